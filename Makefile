@@ -1,0 +1,36 @@
+# One virtual environment, in the checkout. Every verb works after `make setup`.
+VENV ?= .venv
+BIN := $(VENV)/bin
+export OMP_NUM_THREADS ?= 2
+
+.PHONY: setup check format test test-slow docs bench
+
+setup:  ## install the package with all extras and the developers' tools
+	test -x $(BIN)/python || python3 -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet torch==2.13.0
+	$(BIN)/python -m pip install --quiet -e '.[dev,docs]'
+
+check:  ## format, lint, types, import contract
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format:
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test:  ## tests, docstring examples, README examples
+	$(BIN)/pytest
+
+test-slow:
+	$(BIN)/pytest -m slow
+
+docs:
+	$(BIN)/mkdocs build --strict
+
+bench:  ## every benchmark, records in benchmarks/
+	$(BIN)/bcdm benchmark moments --json benchmarks/moments.json
+	$(BIN)/bcdm benchmark overhead --json benchmarks/overhead.json
+	$(BIN)/bcdm benchmark mixture --json benchmarks/mixture.json

@@ -1,0 +1,40 @@
+"""Reconstruct images from measurements by sampling the true posterior.
+
+The names below are imported when first used, so that the command line's help needs no torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bcdm.conditioning import Conditioning as Conditioning
+    from bcdm.diffusion import VE as VE
+    from bcdm.diffusion import VP as VP
+    from bcdm.diffusion import DPMSolver as DPMSolver
+    from bcdm.diffusion import posterior_mean as posterior_mean
+    from bcdm.diffusion import sample as sample
+    from bcdm.measurement import Measurement as Measurement
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Conditioning": "bcdm.conditioning",
+    "DPMSolver": "bcdm.diffusion",
+    "Measurement": "bcdm.measurement",
+    "VE": "bcdm.diffusion",
+    "VP": "bcdm.diffusion",
+    "posterior_mean": "bcdm.diffusion",
+    "sample": "bcdm.diffusion",
+}
+
+__all__ = [*_HOME, "__version__"]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'bcdm' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,15 @@
+"""Errors a user can cause, each with one line that names the fix."""
+
+__all__ = ["DtypeError", "InputError", "ShapeError"]
+
+
+class InputError(ValueError):
+    """An input that cannot be used; the message says what to change."""
+
+
+class ShapeError(InputError):
+    """Shapes that do not fit together."""
+
+
+class DtypeError(InputError):
+    """Number types that do not fit together."""
