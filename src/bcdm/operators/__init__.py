@@ -1,0 +1,23 @@
+"""Linear operators: A, A^T and functions of A^T A. They know no noise and no diffusion."""
+
+from bcdm.operators.base import Coefficient, LinearOperator, Spectral
+from bcdm.operators.dense import Dense, to_matrix
+from bcdm.operators.fourier import CircularBlur, FourierMask
+from bcdm.operators.krylov import ConvergenceReport, ConvergenceWarning, MatrixFree
+from bcdm.operators.pixel import BlockMean, Identity, PixelMask
+
+__all__ = [
+    "BlockMean",
+    "CircularBlur",
+    "Coefficient",
+    "ConvergenceReport",
+    "ConvergenceWarning",
+    "Dense",
+    "FourierMask",
+    "Identity",
+    "LinearOperator",
+    "MatrixFree",
+    "PixelMask",
+    "Spectral",
+    "to_matrix",
+]

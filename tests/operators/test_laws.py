@@ -1,0 +1,235 @@
+"""One table of operators, one set of laws. A new operator is one row."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from bcdm.operators import (
+    BlockMean,
+    CircularBlur,
+    Dense,
+    FourierMask,
+    Identity,
+    LinearOperator,
+    MatrixFree,
+    PixelMask,
+)
+from bcdm.tensors import expand, inner
+
+SHAPE = (2, 6, 8)  # channels, rows, columns: not square on purpose
+BATCH = 3
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(*shape, generator=seeded(seed), dtype=dtype)
+
+
+def mask(*shape: int, seed: int = 1) -> Tensor:
+    return torch.rand(*shape, generator=seeded(seed)) < 0.4
+
+
+@dataclass
+class Row:
+    name: str
+    build: Callable[[], LinearOperator]
+    dtype: torch.dtype = torch.float64
+    shape: tuple[int, ...] = SHAPE
+    tolerance: float = 1e-10
+
+
+def blur(x: Tensor) -> Tensor:
+    return 0.5 * x + 0.3 * x.roll(1, -1) + 0.2 * x.roll(2, -2) * (x.shape[-1] > 1)
+
+
+TABLE = [
+    Row("identity", Identity),
+    Row("identity-complex", Identity, torch.complex128),
+    Row("pixel-mask", lambda: PixelMask(mask(6, 8))),
+    Row("pixel-mask-weights", lambda: PixelMask(normal(6, 8, seed=2))),
+    Row("pixel-mask-per-sample", lambda: PixelMask(mask(BATCH, 1, 6, 8))),
+    Row("pixel-mask-complex", lambda: PixelMask(mask(6, 8)), torch.complex128),
+    Row("pixel-mask-vector", lambda: PixelMask(torch.tensor([True, False])), shape=(2,)),
+    Row("block-mean-unitary", lambda: BlockMean((2, 4))),
+    Row("block-mean-plain", lambda: BlockMean((3, 2), "mean")),
+    Row("block-mean-complex", lambda: BlockMean((3, 2), "mean"), torch.complex128),
+    Row("fourier-complex", lambda: FourierMask(mask(6, 8)), torch.complex128),
+    Row("fourier-real-any-mask", lambda: FourierMask(mask(6, 8), real=True)),
+    Row("fourier-real-odd", lambda: FourierMask(mask(5, 7), real=True), shape=(1, 5, 7)),
+    Row("fourier-real-uncentred", lambda: FourierMask(mask(5, 8), True, False), shape=(1, 5, 8)),
+    Row("fourier-complex-odd", lambda: FourierMask(mask(5, 7)), torch.complex128, (1, 5, 7)),
+    Row("fourier-weights", lambda: FourierMask(normal(6, 8, seed=3), real=True)),
+    Row("fourier-per-sample", lambda: FourierMask(mask(BATCH, 1, 6, 8)), torch.complex128),
+    Row("blur-odd", lambda: CircularBlur(normal(3, 5, seed=4), (6, 8))),
+    Row("blur-even", lambda: CircularBlur(normal(2, 4, seed=5), (6, 8))),
+    Row("blur-larger-than-image", lambda: CircularBlur(normal(9, 11, seed=6), (6, 8))),
+    Row("blur-odd-image", lambda: CircularBlur(normal(3, 3, seed=6), (5, 7)), shape=(1, 5, 7)),
+    Row("blur-complex", lambda: CircularBlur(normal(3, 2, seed=7), (6, 8)), torch.complex128),
+    Row("blur-per-channel", lambda: CircularBlur(normal(BATCH, 2, 3, 3, seed=8), (6, 8))),
+    Row("dense-wide", lambda: Dense(normal(5, 12, seed=9), (1, 3, 4)), shape=(1, 3, 4)),
+    Row("dense-tall", lambda: Dense(normal(20, 12, seed=10), (1, 3, 4)), shape=(1, 3, 4)),
+    Row("dense-per-sample", lambda: Dense(normal(BATCH, 5, 12, seed=11)), shape=(12,)),
+    Row("dense-complex", lambda: Dense(torch.complex(normal(5, 12), normal(5, 12, seed=1))),
+        torch.complex128, (12,)),
+    Row("matrix-free", lambda: MatrixFree(blur, shape=SHAPE, tolerance=1e-10), tolerance=1e-6),
+    Row("matrix-free-given-adjoint",
+        lambda: MatrixFree(lambda x: x[..., ::2], lambda y: torch.stack([y, 0 * y], -1).flatten(-2),
+                           shape=SHAPE, tolerance=1e-10), tolerance=1e-6),
+    Row("matrix-free-complex", lambda: MatrixFree(lambda x: torch.fft.fft(x, norm="ortho")[..., :3],
+        shape=SHAPE, tolerance=1e-10), torch.complex128, tolerance=1e-6),
+]  # fmt: skip
+ROWS = pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+
+
+def image(row: Row, seed: int = 0, batch: int = BATCH) -> Tensor:
+    return normal(batch, *row.shape, seed=seed, dtype=row.dtype)
+
+
+def dense_gram(operator: LinearOperator, row: Row) -> Tensor:
+    """A^T A of each sample as a real symmetric matrix (B, n, n), from forward and adjoint alone."""
+    parts = 2 if row.dtype.is_complex else 1
+    size = parts * image(row)[0].numel()
+    columns = []
+    for unit in torch.eye(size, dtype=torch.float64):
+        x = torch.view_as_complex(unit.reshape(*row.shape, 2)) if parts == 2 else unit
+        x = x.reshape(row.shape).expand(BATCH, *row.shape)
+        z = operator.adjoint(operator.forward(x))
+        columns.append((torch.view_as_real(z) if parts == 2 else z).reshape(BATCH, size))
+    return torch.stack(columns, -1)
+
+
+def as_vector(x: Tensor) -> Tensor:
+    return (torch.view_as_real(x) if x.is_complex() else x).flatten(1)
+
+
+def relative(a: Tensor, b: Tensor) -> float:
+    return float((a - b).norm() / b.norm().clamp_min(1e-300))
+
+
+@ROWS
+def test_adjoint(row: Row) -> None:
+    operator, x = row.build(), image(row)
+    y = operator.forward(x)
+    other = normal(*y.shape, seed=3, dtype=y.dtype)
+    torch.testing.assert_close(inner(y, other), inner(x, operator.adjoint(other)))
+
+
+@ROWS
+def test_linear(row: Row) -> None:
+    operator, x, z = row.build(), image(row), image(row, seed=1)
+    both = operator.forward(2 * x - 3 * z)
+    torch.testing.assert_close(both, 2 * operator.forward(x) - 3 * operator.forward(z))
+
+
+@ROWS
+@pytest.mark.parametrize("power", [0.5, -0.5, -1.0])
+def test_powers_match_dense_oracle(row: Row, power: float) -> None:
+    operator, x = row.build(), image(row)
+    a, b = torch.tensor([0.3, 1.0, 0.01]).double(), torch.tensor([2.0, 0.5, 40.0]).double()
+    got = operator.gram_function(lambda s: (expand(a, x.ndim) + expand(b, x.ndim) * s) ** power, x)
+    values, vectors = torch.linalg.eigh(dense_gram(operator, row))
+    weights = (a[:, None] + b[:, None] * values.clamp_min(0)) ** power
+    expected = (vectors @ (weights[..., None] * (vectors.mT @ as_vector(x)[..., None])))[..., 0]
+    assert relative(as_vector(got), expected) <= row.tolerance
+
+
+@ROWS
+def test_solve_matches_dense_oracle(row: Row) -> None:
+    operator, x = row.build(), image(row)
+    a, b = torch.tensor([0.3, 1.0, 0.01]).double(), torch.tensor([2.0, 0.5, 40.0]).double()
+    gram = dense_gram(operator, row)
+    system = a[:, None, None] * torch.eye(gram.shape[-1]).double() + b[:, None, None] * gram
+    expected = torch.linalg.solve(system, as_vector(x))
+    assert relative(as_vector(operator.solve(a, b, x)), expected) <= row.tolerance
+
+
+@ROWS
+def test_spectral_calculus(row: Row) -> None:
+    operator, x = row.build(), image(row)
+
+    def f(s: Tensor) -> Tensor:
+        return (1 + s).sqrt()
+
+    def g(s: Tensor) -> Tensor:
+        return 1 / (0.5 + s)
+
+    close = {"rtol": 0.0, "atol": max(row.tolerance, 1e-10) * float(x.norm())}
+    torch.testing.assert_close(operator.gram_function(torch.ones_like, x), x, **close)
+    torch.testing.assert_close(operator.gram_function(lambda s: s, x), operator.gram(x), **close)
+    product = operator.gram_function(lambda s: f(s) * g(s), x)
+    torch.testing.assert_close(
+        operator.gram_function(f, operator.gram_function(g, x)), product, **close
+    )
+
+
+@ROWS
+def test_gradients(row: Row) -> None:
+    operator, x = row.build(), image(row).requires_grad_()
+    a = torch.tensor([0.7, 1.0, 2.0]).double().requires_grad_()
+    b = torch.tensor([1.5, 0.2, 1.0]).double().requires_grad_()
+    check = {"fast_mode": True, "atol": 1e-5}
+    assert torch.autograd.gradcheck(operator.forward, x, **check)
+    assert torch.autograd.gradcheck(operator.solve, (a, b, x), **check)
+    assert torch.autograd.gradcheck(
+        lambda z: operator.gram_function(lambda s: (1 + s).rsqrt(), z), x, **check
+    )
+
+
+@ROWS
+def test_float32_and_moving(row: Row) -> None:
+    operator, x = row.build(), image(row)
+    single = operator.to(torch.float32)
+    low = x.to(torch.complex64 if row.dtype.is_complex else torch.float32)
+    got = single.solve(1.0, 2.0, low)
+    assert got.dtype == low.dtype
+    assert relative(got.to(x.dtype), operator.solve(1.0, 2.0, x)) < 1e-5
+
+
+@ROWS
+def test_select_gives_the_rows_of_the_batch(row: Row) -> None:
+    operator, x = row.build(), image(row)
+    rows = torch.tensor([2, 0])
+    torch.testing.assert_close(operator.select(rows).forward(x[rows]), operator.forward(x)[rows])
+
+
+@ROWS
+def test_image_shape_from_measurement(row: Row) -> None:
+    operator, x = row.build(), image(row)
+    y = operator.forward(x)
+    assert operator.image_shape(tuple(y.shape[1:])) == row.shape
+    back = operator.adjoint(y)
+    assert back.shape == x.shape
+    assert back.dtype == x.dtype
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rows=st.integers(1, 9),
+    columns=st.integers(1, 9),
+    channels=st.integers(1, 3),
+    a=st.floats(1e-3, 1e3),
+    b=st.floats(0, 1e3),
+    seed=st.integers(0, 1000),
+)
+def test_solve_inverts_over_shapes_and_coefficients(
+    rows: int, columns: int, channels: int, a: float, b: float, seed: int
+) -> None:
+    x = normal(2, channels, rows, columns, seed=seed)
+    operators = [
+        Identity(),
+        PixelMask(mask(rows, columns, seed=seed)),
+        FourierMask(mask(rows, columns, seed=seed), real=True),
+        CircularBlur(normal(3, 2, seed=seed), (rows, columns)),
+        BlockMean((rows, columns), "mean"),
+    ]
+    for operator in operators:
+        z = operator.solve(a, b, x)
+        torch.testing.assert_close(a * z + b * operator.gram(z), x, rtol=1e-8, atol=1e-8)
