@@ -1,0 +1,233 @@
+r"""Samplers: how to go from one noise level to the next.
+
+A sampler is a small frozen object; what a multistep method remembers travels in an explicit state.
+With $h = \ell_s - \ell_t > 0$ the step in log-SNR from $t$ to the cleaner $s$:
+$r = \alpha_t / \alpha_s$ and $\tau^2 = \sigma_t^2 - r^2 \sigma_s^2$ describe the forward transition
+$x_t = r x_s + \tau n$, for every schedule.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from bcdm.diffusion.denoiser import Denoiser, to_noise, to_score
+from bcdm.diffusion.schedules import NoiseLevel
+from bcdm.errors import InputError
+from bcdm.tensors import fit
+
+__all__ = [
+    "DDIM",
+    "Ancestral",
+    "DPMSolver",
+    "EulerMaruyama",
+    "Heun",
+    "Memory",
+    "PredictorCorrector",
+    "Sampler",
+]
+
+Draw = Callable[[int], Tensor]
+"""Standard normal noise of this step, by the number of the draw within the step."""
+
+
+class Memory(NamedTuple):
+    """What a multistep sampler remembers: the last mean and the last step in log-SNR."""
+
+    mean: Tensor
+    h: Tensor
+
+
+class Sampler(Protocol):
+    """One step from level `t` to the cleaner level `s`."""
+
+    def step(
+        self,
+        denoiser: Denoiser,
+        x_t: Tensor,
+        t: NoiseLevel,
+        s: NoiseLevel,
+        draw: Draw,
+        memory: Memory | None,
+    ) -> tuple[Tensor, Memory | None]:
+        """The image at level `s` and what to remember."""
+        ...
+
+    def calls(self, steps: int) -> int:
+        """Network calls that `steps` levels take."""
+        ...
+
+
+@dataclass(frozen=True)
+class Ancestral:
+    r"""The paper's sampling chain (Eq. 3): $x_s = (x_t + \tau^2 \nabla\log q(x_t)) / r + \tau n$.
+
+    For VP this is DDPM with the large variance $1 - \alpha_t$; for VE it is the reverse diffusion
+    predictor. No noise is added at the last step.
+    """
+
+    def step(
+        self, denoiser: Denoiser, x_t: Tensor, t: NoiseLevel, s: NoiseLevel, draw: Draw,
+        memory: Memory | None,
+    ) -> tuple[Tensor, None]:  # fmt: skip
+        """One step of Eq. 3."""
+        tau = t.sigma * torch.expm1(t.log_snr - s.log_snr).neg().sqrt()
+        r, variance, tau = fit(x_t, t.alpha / s.alpha, tau**2, tau)
+        score = to_score(denoiser(x_t, t), x_t, t)
+        return (x_t + variance * score) / r + tau * draw(0), None
+
+    def calls(self, steps: int) -> int:
+        """One a level."""
+        return steps
+
+
+@dataclass(frozen=True)
+class PredictorCorrector:
+    r"""Reverse diffusion, then Langevin steps at the new level (the paper's VE section).
+
+    $$ x \leftarrow x + \epsilon \nabla\log q(x) + \sqrt{2 \epsilon}\, n,
+       \qquad \epsilon = 2 (\rho\, \sigma_s)^2 $$
+
+    score_sde sets $\epsilon = 2 (\rho |n| / |score|)^2$; the norms are replaced by what they
+    estimate, $|n| / |score| \approx \sigma$, so that a sample does not depend on its batch.
+
+    Args:
+        snr: $\rho$, the size of a Langevin step relative to the noise.
+        corrections: Langevin steps per level.
+    """
+
+    snr: float = 0.16
+    corrections: int = 1
+
+    def step(
+        self, denoiser: Denoiser, x_t: Tensor, t: NoiseLevel, s: NoiseLevel, draw: Draw,
+        memory: Memory | None,
+    ) -> tuple[Tensor, None]:  # fmt: skip
+        """A predictor step and the corrections."""
+        x, _ = Ancestral().step(denoiser, x_t, t, s, draw, None)
+        size, root = fit(x, 2 * (self.snr * s.sigma) ** 2, 2 * self.snr * s.sigma)
+        for k in range(self.corrections):
+            score = to_score(denoiser(x, s), x, s)
+            x = x + size * score + root * draw(k + 1)
+        return x, None
+
+    def calls(self, steps: int) -> int:
+        """One for each prediction, correction and the end."""
+        return (steps - 1) * (1 + self.corrections) + 1
+
+
+@dataclass(frozen=True)
+class EulerMaruyama:
+    r"""The reverse SDE by Euler's rule in log-SNR.
+
+    $$ x_s = x_t + h \left(\tfrac{d\log\alpha}{d\ell} x_t + \sigma_t^2 \nabla\log q(x_t)\right)
+       + \sigma_t \sqrt h\, n $$
+    """
+
+    def step(
+        self, denoiser: Denoiser, x_t: Tensor, t: NoiseLevel, s: NoiseLevel, draw: Draw,
+        memory: Memory | None,
+    ) -> tuple[Tensor, None]:  # fmt: skip
+        """One Euler step."""
+        h = s.log_snr - t.log_snr
+        growth, pull, spread = fit(
+            x_t, h * denoiser.schedule.growth(t), h * t.sigma**2, h.sqrt() * t.sigma
+        )
+        score = to_score(denoiser(x_t, t), x_t, t)
+        return x_t + growth * x_t + pull * score + spread * draw(0), None
+
+    def calls(self, steps: int) -> int:
+        """One a level."""
+        return steps
+
+
+@dataclass(frozen=True)
+class DDIM:
+    r"""$x_s = \alpha_s E[x_0] + \sqrt{\sigma_s^2 - v^2}\, E[n] + v n$, $v^2 = \eta^2 \sigma_s^2 (1 - e^{-h})$.
+
+    Args:
+        eta: 0 is deterministic; 1 is DDPM with the small variance.
+    """  # noqa: E501
+
+    eta: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.eta <= 1:
+            raise InputError(f"DDIM needs 0 <= eta <= 1, got {self.eta}")
+
+    def step(
+        self, denoiser: Denoiser, x_t: Tensor, t: NoiseLevel, s: NoiseLevel, draw: Draw,
+        memory: Memory | None,
+    ) -> tuple[Tensor, None]:  # fmt: skip
+        """One DDIM step."""
+        fresh = -(self.eta**2) * torch.expm1(t.log_snr - s.log_snr)
+        alpha, old, new = fit(x_t, s.alpha, s.sigma * (1 - fresh).sqrt(), s.sigma * fresh.sqrt())
+        mean = denoiser(x_t, t)
+        x_s = alpha * mean + old * to_noise(mean, x_t, t)
+        return (x_s + new * draw(0) if self.eta else x_s), None
+
+    def calls(self, steps: int) -> int:
+        """One a level."""
+        return steps
+
+
+@dataclass(frozen=True)
+class DPMSolver:
+    r"""DPM-Solver++ (2M): exact in the linear part, second order in the mean, one call a step.
+
+    With $m = E[x_0]$ extrapolated from this and the last level:
+
+    - ODE: $x_s = \frac{\sigma_s}{\sigma_t} x_t + \alpha_s (1 - e^{-h/2}) m$
+    - SDE: $x_s = \frac{\sigma_s}{\sigma_t} e^{-h/2} x_t + \alpha_s (1 - e^{-h}) m
+      + \sigma_s \sqrt{1 - e^{-h}}\, n$
+
+    Args:
+        stochastic: The SDE form.
+    """
+
+    stochastic: bool = False
+
+    def step(
+        self, denoiser: Denoiser, x_t: Tensor, t: NoiseLevel, s: NoiseLevel, draw: Draw,
+        memory: Memory | None,
+    ) -> tuple[Tensor, Memory]:  # fmt: skip
+        """One multistep update."""
+        h = s.log_snr - t.log_snr
+        mean = ahead = denoiser(x_t, t)
+        if memory is not None:
+            (slope,) = fit(x_t, h / memory.h / 2)
+            ahead = mean + slope * (mean - memory.mean)
+        fresh = -torch.expm1(-h if self.stochastic else -h / 2)
+        decay = s.sigma / t.sigma * (torch.exp(-h / 2) if self.stochastic else 1)
+        keep, pull, spread = fit(x_t, decay, s.alpha * fresh, s.sigma * fresh.sqrt())
+        x_s = keep * x_t + pull * ahead
+        return (x_s + spread * draw(0) if self.stochastic else x_s), Memory(mean, h)
+
+    def calls(self, steps: int) -> int:
+        """One a level."""
+        return steps
+
+
+@dataclass(frozen=True)
+class Heun:
+    r"""The probability flow in $u = x / \alpha$ over $\rho = \sigma / \alpha$ by Heun's rule.
+
+    $du / d\rho = (u - E[x_0]) / \rho$: an Euler step, then the mean of both slopes.
+    """
+
+    def step(
+        self, denoiser: Denoiser, x_t: Tensor, t: NoiseLevel, s: NoiseLevel, draw: Draw,
+        memory: Memory | None,
+    ) -> tuple[Tensor, None]:  # fmt: skip
+        """One Heun step: two calls."""
+        scale, span = fit(x_t, s.alpha / t.alpha, s.sigma - t.sigma * s.alpha / t.alpha)
+        here = to_noise(denoiser(x_t, t), x_t, t)
+        guess = scale * x_t + span * here
+        there = to_noise(denoiser(guess, s), guess, s)
+        return scale * x_t + span * (here + there) / 2, None
+
+    def calls(self, steps: int) -> int:
+        """Two a step and one for the end."""
+        return 2 * steps - 1

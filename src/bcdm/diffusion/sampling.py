@@ -1,0 +1,122 @@
+"""The only sampling loop."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from bcdm.diffusion.denoiser import Denoiser
+from bcdm.diffusion.samplers import Memory, Sampler
+from bcdm.diffusion.schedules import NoiseLevel
+from bcdm.errors import InputError
+from bcdm.tensors import ImageSpec, SeededNoise, fit
+
+__all__ = ["NoiseSource", "posterior_mean", "run_chain", "sample"]
+
+
+class NoiseSource(Protocol):
+    """Where a chain gets its standard normal noise from."""
+
+    def normal(self, image: ImageSpec, *, step: int, draw: int = 0) -> Tensor:
+        """A batch of noise, a function of the step and the number of the draw in it."""
+        ...
+
+
+def sample(
+    denoiser: Denoiser,
+    sampler: Sampler,
+    *,
+    steps: int = 20,
+    seed: int = 0,
+    indices: Iterable[int] = (0,),
+    grid: Tensor | None = None,
+    batch_size: int | None = None,
+    progress: bool | None = None,
+) -> Tensor:
+    """Draws samples from pure noise down to the cleanest level, whose mean is returned.
+
+    Sample k of a seed has its own noise: the same bits at any batch size and in any order.
+
+    Args:
+        denoiser: Gives the mean of x_0 at any level.
+        sampler: How to step from level to level.
+        steps: Number of noise levels; the sampler's `calls` tells the network calls.
+        seed: Together with the index it fixes all noise of a sample.
+        indices: Which samples to draw, e.g. `range(64)`.
+        grid: Log-SNR of the levels, increasing; uniform over the schedule's range when left out.
+        batch_size: Draw in batches of exactly this size. The last batch is filled up and cut, so
+            that a sample is the same to the bit whatever samples are drawn with it.
+        progress: A progress bar; None shows it on a terminal only.
+
+    Returns:
+        Samples (len(indices), *shape).
+    """
+    chosen = list(indices)
+    if not chosen:
+        raise InputError("indices is empty: ask for at least one sample, e.g. range(1)")
+    size = batch_size or len(chosen)
+    if size < 1:
+        raise InputError(f"batch_size is at least 1, got {batch_size}")
+    log_snr = denoiser.schedule.grid(steps) if grid is None else grid.double()
+    if bool((log_snr.diff() <= 0).any()):
+        raise InputError("the grid of log-SNR must increase from noise to clean")
+    batches = [chosen[start : start + size] for start in range(0, len(chosen), size)]
+    total = len(batches) * len(log_snr)
+    # tqdm takes None as "on a terminal only".
+    hidden = None if progress is None else not progress
+    drawn = []
+    with tqdm(total=total, disable=hidden, desc="sampling", unit="level") as bar:
+        for batch in batches:
+            filled = batch + [batch[-1]] * (size - len(batch)) if batch_size else batch
+            noise = SeededNoise(seed, filled)
+            x = run_chain(denoiser, sampler, log_snr, noise, bar.update)
+            drawn.append(x[: len(batch)])
+    return torch.cat(drawn)
+
+
+def run_chain(
+    denoiser: Denoiser,
+    sampler: Sampler,
+    log_snr: Tensor,
+    noise: NoiseSource,
+    advance: Callable[[], object] = lambda: None,
+) -> Tensor:
+    """One batch from noise to image, through the levels `log_snr`."""
+    image = denoiser.image
+    levels = [denoiser.schedule.level(value[None]) for value in log_snr]
+    x = _start(levels[0], noise.normal(image, step=0))
+    memory: Memory | None = None
+    for step in range(1, len(levels)):
+        draw = partial(_draw, noise, image, step)
+        x, memory = sampler.step(denoiser, x, levels[step - 1], levels[step], draw, memory)
+        advance()
+    x = denoiser(x, levels[-1])
+    advance()
+    return x
+
+
+def _start(level: NoiseLevel, noise: Tensor) -> Tensor:
+    (sigma,) = fit(noise, level.sigma)
+    return sigma * noise
+
+
+def _draw(noise: NoiseSource, image: ImageSpec, step: int, number: int) -> Tensor:
+    return noise.normal(image, step=step, draw=number)
+
+
+def posterior_mean(denoiser: Denoiser, *, seed: int = 0, count: int = 1) -> Tensor:
+    r"""The mean by one network call.
+
+    At the end of the noise range $x_t$ carries no information, so $E[x_0 \mid x_t, y]$ there is
+    $E[x_0 \mid y]$ whatever the noise drawn.
+
+    Returns:
+        (count, *shape); `count` is the number of measurements bound to the denoiser.
+    """
+    low, _ = denoiser.schedule.log_snr_range
+    level = denoiser.schedule.level(torch.tensor([low], dtype=torch.float64))
+    noise = SeededNoise(seed, range(count)).normal(denoiser.image, step=0)
+    return denoiser(_start(level, noise), level)
