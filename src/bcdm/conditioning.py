@@ -1,0 +1,118 @@
+r"""The paper: a diffused image and a measurement become one sufficient statistic of $x_0$.
+
+With $M_t = \alpha^2 I + k^2 A^\top A$, gain $k = \sigma / \sigma_0$ and
+$r_t = \alpha x_t + k^2 A^\top y$, everything here is a function of $A^\top A$ applied to $r_t$.
+VP and VE are one code path.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bcdm.diffusion import NoiseLevel, to_score
+from bcdm.errors import DtypeError, InputError, ShapeError
+from bcdm.measurement import Measurement
+from bcdm.tensors import fit
+
+__all__ = ["Conditioning"]
+
+
+@dataclass(frozen=True)
+class Conditioning:
+    """A measurement at one noise level.
+
+    Args:
+        measurement: The data y, its operator A and noise level.
+        level: The noise level of x_t, one for all or one per sample.
+    """
+
+    measurement: Measurement
+    level: NoiseLevel
+
+    @property
+    def gain(self) -> Tensor:
+        r"""$k = \sigma / \sigma_0$, float64 (1,) or (B,)."""
+        return self.level.sigma / self.measurement.std
+
+    def natural_statistic(self, x_t: Tensor) -> Tensor:
+        r"""$r_t = \alpha x_t + k^2 A^\top y$: Gaussian observations add by precision."""
+        self._check(x_t)
+        alpha, precision = fit(x_t, self.level.alpha, self.gain**2)
+        return alpha * x_t + precision * self.measurement.back_projection
+
+    def whitened_statistic(self, x_t: Tensor) -> Tensor:
+        r"""Merges the diffused image and the data into the paper's statistic of $x_0$.
+
+        $$ \hat x_t = M_t^{-1/2}(\alpha x_t + k^2 A^\top y) = M_t^{1/2} x_0 + \sigma n $$
+
+        Nothing is lost: $E[x_0 \mid x_t, y] = E[x_0 \mid \hat x_t]$ (paper, Sec. 3 and App. B).
+        """
+        return self.power(-0.5, self.natural_statistic(x_t))
+
+    def pivot(self, x_t: Tensor) -> Tensor:
+        r"""$\mu = M_t^{-1} r_t = x_0 + \sigma M_t^{-1/2} n$: unbiased, one solve, no root."""
+        return self._solve(self.level.alpha**2, self.natural_statistic(x_t))
+
+    def wiener_statistic(self, x_t: Tensor, prior_std: float) -> Tensor:
+        r"""$w = (\sigma^2 / s^2 I + M_t)^{-1} r_t$, for a prior of standard deviation $s$.
+
+        The best linear estimate of $x_0$ under a white prior, and bounded at every level.
+        """
+        if prior_std <= 0:
+            raise InputError(f"prior_std must be > 0, got {prior_std}")
+        alpha, sigma = self.level
+        return self._solve(alpha**2 + (sigma / prior_std) ** 2, self.natural_statistic(x_t))
+
+    def data_consistency(self, x_d: Tensor, natural: Tensor, weight: float) -> Tensor:
+        r"""Pulls a denoised image to the data (paper, Eq. 13).
+
+        $$ \arg\min_x \tfrac12 |x - x_d|^2 + \tfrac{\lambda_t}{2} |M_t^{1/2} x - \hat x_t|^2
+           = (I + \lambda_t M_t)^{-1} (x_d + \lambda_t r_t), \quad \lambda_t = \lambda / \sigma^2 $$
+
+        Args:
+            x_d: The denoised image.
+            natural: $r_t$, from `natural_statistic`.
+            weight: $\lambda$.
+        """
+        alpha, sigma = self.level
+        pull = weight / sigma**2
+        (scale,) = fit(natural, pull)
+        return self.measurement.operator.solve(
+            1 + pull * alpha**2, pull * self.gain**2, x_d + scale * natural
+        )
+
+    def power(self, exponent: float, x: Tensor) -> Tensor:
+        r"""$M_t^p x$."""
+        flat, steep = fit(x, self.level.alpha**2, self.gain**2)
+        return self.measurement.operator.gram_function(
+            lambda eigenvalue: (flat + steep * eigenvalue) ** exponent, x
+        )
+
+    def draw(self, x_0: Tensor, noise: Tensor) -> Tensor:
+        r"""The whitened statistic in one stroke, for training: $M_t^{1/2} x_0 + \sigma n$."""
+        (sigma,) = fit(x_0, self.level.sigma)
+        return self.power(0.5, x_0) + sigma * noise
+
+    def score(self, mean: Tensor, x_t: Tensor) -> Tensor:
+        r"""$\nabla \log q(x_t \mid y)$ from $E[x_0 \mid x_t, y]$ (paper, Cor. 1)."""
+        return to_score(mean, x_t, self.level)
+
+    def _solve(self, shift: Tensor, x: Tensor) -> Tensor:
+        return self.measurement.operator.solve(shift, self.gain**2, x)
+
+    def _check(self, x_t: Tensor) -> None:
+        back = self.measurement.back_projection
+        if x_t.dtype != back.dtype:
+            raise DtypeError(
+                f"x_t is {x_t.dtype} but the measurement gives {back.dtype} images: convert one"
+            )
+        try:
+            together = torch.broadcast_shapes(x_t.shape, back.shape)
+        except RuntimeError:
+            together = None
+        if together != x_t.shape:
+            raise ShapeError(
+                f"x_t has shape {tuple(x_t.shape)} but the measurement gives images "
+                f"{tuple(back.shape)}: use measurement.repeat for several samples of each"
+            )

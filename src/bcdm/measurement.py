@@ -1,0 +1,207 @@
+"""A measurement: data, the operator that made it, and its noise level."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from bcdm.errors import DtypeError, InputError, ShapeError
+from bcdm.operators import Dense, LinearOperator, MatrixFree
+from bcdm.tensors import ImageSpec, SeededNoise, fit, real_dtype
+
+__all__ = ["Measurement"]
+
+# Counter of the measurement noise, far from the steps of any sampler with the same seed.
+_NOISE_STEP = 1 << 62
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    r"""$y = A x_0 + \sigma_0 n$ for a batch of images.
+
+    Args:
+        y: Data (B, ...) as `operator.forward` gives it. Entries that the operator does not measure
+            are set to zero.
+        operator: The linear map $A$.
+        noise_std: $\sigma_0$ in the units of `y`, one number or one per measurement (B,); for
+            complex data, of the real and of the imaginary part each.
+
+    >>> from bcdm.operators import PixelMask
+    >>> m = Measurement(torch.tensor([[3.0, 9.0]]), PixelMask(torch.tensor([True, False])), 0.1)
+    >>> m.y, m.degrees_of_freedom
+    (tensor([[3., 0.]]), 1)
+    """
+
+    y: Tensor
+    operator: LinearOperator
+    noise_std: float | Tensor
+
+    def __post_init__(self) -> None:
+        _check_data(self.y)
+        std = torch.as_tensor(self.noise_std, dtype=torch.float64, device="cpu").reshape(-1)
+        if not bool(((std > 0) & std.isfinite()).all()):
+            raise InputError(
+                f"noise_std must be > 0 and finite, got {std.tolist()}: state the noise in the "
+                "units of y"
+            )
+        object.__setattr__(self, "noise_std", std)
+        mask = self.operator.data_mask
+        if mask is not None:
+            if tuple(mask.shape[-2:]) != tuple(self.y.shape[-min(2, mask.ndim) :]):
+                raise ShapeError(
+                    f"y ends in {tuple(self.y.shape[-2:])} but the operator's mask in "
+                    f"{tuple(mask.shape[-2:])}: use the mask the data was taken with"
+                )
+            object.__setattr__(self, "y", self.y * mask.to(self.y.device))
+        for name, size in (("noise_std", len(std)), ("operator", self.operator.batch)):
+            if size not in (None, 1, len(self.y)):
+                raise ShapeError(f"{name} is for {size} measurements but y holds {len(self.y)}")
+        # Maps back once: it is part of every statistic, and it checks shapes and number types.
+        self.back_projection  # noqa: B018
+
+    @cached_property
+    def back_projection(self) -> Tensor:
+        r"""$A^\top y$, images (B, *shape)."""
+        back = self.operator.adjoint(self.y)
+        if tuple(back.shape[1:]) != self.operator.image_shape(tuple(self.y.shape[1:])):
+            raise ShapeError(
+                f"A^T y has shape {tuple(back.shape)}, not that of an image: check y's axes "
+                "(batch, channels, rows, columns)"
+            )
+        return back
+
+    @property
+    def image(self) -> ImageSpec:
+        """What the images behind the data are."""
+        return ImageSpec.of(self.back_projection)
+
+    @property
+    def std(self) -> Tensor:
+        """The noise level as a float64 tensor (1,) or (B,)."""
+        assert isinstance(self.noise_std, Tensor)
+        return self.noise_std
+
+    @property
+    def degrees_of_freedom(self) -> int:
+        """Real numbers measured per image (a complex one counts twice)."""
+        each = 2 if self.y.is_complex() else 1
+        mask = self.operator.data_mask
+        if mask is None:
+            return each * self.y[0].numel()
+        return each * int(mask.expand_as(self.y)[0].sum())
+
+    def residual(self, x: Tensor) -> Tensor:
+        r"""$(y - A x) / \sigma_0$: standard normal where data was taken if $x$ is the truth."""
+        (std,) = fit(self.y, self.std)
+        return (self.y - self.operator.forward(x)) / std
+
+    def select(self, rows: Tensor) -> "Measurement":
+        """The chosen measurements of the batch, in that order, repeats allowed."""
+        std = self.std[rows] if len(self.std) > 1 else self.std
+        return Measurement(self.y[rows], self.operator.select(rows), std)
+
+    def repeat(self, count: int) -> "Measurement":
+        """Each measurement `count` times in a row, for `count` samples of each."""
+        return self.select(torch.arange(len(self.y)).repeat_interleave(count))
+
+    def to(self, device: torch.device | str) -> "Measurement":
+        """On another device."""
+        return Measurement(self.y.to(device), self.operator.to(device), self.std)
+
+    @classmethod
+    def simulate(
+        cls,
+        x: Tensor,
+        operator: LinearOperator,
+        noise_std: float | Tensor,
+        *,
+        seed: int,
+        indices: Iterable[int] | None = None,
+    ) -> "Measurement":
+        """Measures clean images (B, *shape) with seeded noise.
+
+        Args:
+            x: Clean images.
+            operator: What to measure with.
+            noise_std: Noise level, in the units of the images.
+            seed: Fixes the noise together with each image's index.
+            indices: The images' indices; 0, 1, ... when left out.
+        """
+        clean = operator.forward(x)
+        rows = list(indices) if indices is not None else list(range(len(x)))
+        noise = SeededNoise(seed, rows).normal(ImageSpec.of(clean), step=_NOISE_STEP)
+        std = torch.as_tensor(noise_std, dtype=torch.float64)
+        return cls(clean + fit(clean, std)[0] * noise, operator, std)
+
+    @classmethod
+    def with_covariance(
+        cls, y: Tensor, operator: LinearOperator, covariance: Tensor
+    ) -> "Measurement":
+        r"""Whitens noise of known covariance into operator and data, exactly.
+
+        With $\Sigma = L L^H$ the measurement $L^{-1} y = (L^{-1} A) x_0 + n$ has unit noise.
+
+        Args:
+            y: Data (B, ...).
+            operator: What the data was measured with.
+            covariance: Variances, of the shape of `y` with or without the batch; or the full
+                matrix (m, m) over the measured entries of `y`, flattened. For complex data, half
+                of $E[n n^H]$, so that unit covariance is unit noise in each part.
+        """
+        _check_data(y)
+        if tuple(covariance.shape) in (tuple(y.shape), tuple(y.shape[1:]), (1, *y.shape[1:])):
+            variance = covariance.expand(y.shape if covariance.shape == y.shape else y[:1].shape)
+            if not bool((variance > 0).all()):
+                raise InputError("variances must be > 0: drop entries that were not measured")
+            weights = variance.rsqrt().to(y.device, real_dtype(y.dtype))
+            return cls(weights * y, operator.weigh(weights), 1.0)
+        return _whiten_fully(y, operator, covariance)
+
+
+def _check_data(y: Tensor) -> None:
+    if y.ndim < 2:
+        raise ShapeError(f"y needs a batch axis first, got shape {tuple(y.shape)}: use y[None]")
+    if not (y.is_floating_point() or y.is_complex()):
+        raise DtypeError(f"y holds {y.dtype}: convert it to float32 or complex64")
+    bad = int((~y.isfinite()).sum())
+    if bad:
+        raise InputError(f"y holds {bad} non-finite values: mask them out of the operator")
+
+
+def _whiten_fully(y: Tensor, operator: LinearOperator, covariance: Tensor) -> Measurement:
+    mask = operator.data_mask
+    taken = slice(None) if mask is None else mask.expand_as(y)[0].flatten().nonzero()[:, 0]
+    size = y[0].numel() if isinstance(taken, slice) else len(taken)
+    if tuple(covariance.shape) != (size, size):
+        raise ShapeError(
+            f"covariance has shape {tuple(covariance.shape)}; give variances {tuple(y.shape[1:])} "
+            f"or the matrix ({size}, {size}) over the measured entries"
+        )
+    precise = torch.complex128 if covariance.is_complex() else torch.float64
+    factor, failed = torch.linalg.cholesky_ex(covariance.to(precise))
+    if int(failed):
+        raise InputError("covariance is not positive definite: check its order and units")
+    inverse = torch.linalg.solve_triangular(factor, torch.eye(size, dtype=precise), upper=False).to(
+        y.device, y.dtype if y.is_complex() else real_dtype(y.dtype)
+    )
+
+    def whiten(data: Tensor) -> Tensor:
+        return data.flatten(1)[:, taken] @ inverse.mT
+
+    def unwhiten(white: Tensor) -> Tensor:
+        full = white.new_zeros(len(white), math.prod(y.shape[1:]))
+        full[:, taken] = white @ inverse.conj()
+        return full.reshape(len(white), *y.shape[1:])
+
+    if isinstance(operator, Dense):
+        return Measurement(whiten(y), Dense(inverse @ operator.matrix, operator.shape), 1.0)
+    free = MatrixFree(
+        lambda x: whiten(operator.forward(x)),
+        lambda white: operator.adjoint(unwhiten(white)),
+        shape=operator.image_shape(tuple(y.shape[1:])),
+        real=not operator.image_dtype(y.dtype).is_complex,
+    )
+    return Measurement(whiten(y), free, 1.0)

@@ -1,0 +1,23 @@
+"""Ways from a measurement to a denoiser of its posterior."""
+
+from bcdm.methods.base import Method
+from bcdm.methods.bayesian import Bayesian, BayesianDenoiser, Parameterisation
+from bcdm.methods.denoising import Denoising
+from bcdm.methods.exact import ExactDenoiser, ExactPosterior, GaussianMixture
+from bcdm.methods.guidance import DMPS, DPS, GuidedDenoiser, PiGDM, PostConditioned
+
+__all__ = [
+    "DMPS",
+    "DPS",
+    "Bayesian",
+    "BayesianDenoiser",
+    "Denoising",
+    "ExactDenoiser",
+    "ExactPosterior",
+    "GaussianMixture",
+    "GuidedDenoiser",
+    "Method",
+    "Parameterisation",
+    "PiGDM",
+    "PostConditioned",
+]

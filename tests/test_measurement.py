@@ -1,0 +1,160 @@
+"""Measurements: noise, whitening, batches, and one-line errors."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from bcdm.errors import DtypeError, InputError, ShapeError
+from bcdm.evaluation import chi_square
+from bcdm.measurement import Measurement
+from bcdm.methods import GaussianMixture
+from bcdm.operators import (
+    BlockMean,
+    CircularBlur,
+    Dense,
+    FourierMask,
+    Identity,
+    LinearOperator,
+    PixelMask,
+    to_matrix,
+)
+
+SHAPE = (1, 4, 4)
+MASK = torch.arange(16).reshape(4, 4) % 3 != 0
+
+
+def normal(*shape: int, seed: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def covariance(size: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    root = normal(size, size, seed=1, dtype=dtype) / size**0.5
+    return root @ root.mH + 0.1 * torch.eye(size, dtype=dtype)
+
+
+OPERATORS: dict[str, LinearOperator] = {
+    "identity": Identity(),
+    "mask": PixelMask(MASK),
+    "block": BlockMean((2, 2), "mean"),
+    "blur": CircularBlur(normal(3, 3, seed=2), (4, 4)),
+    "dense": Dense(normal(5, 16, seed=3), SHAPE),
+    "mri": FourierMask(MASK, real=True),
+}
+EVERY = pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS.keys())
+
+
+@EVERY
+def test_residual_of_the_truth_is_white(operator: LinearOperator) -> None:
+    x = normal(400, *SHAPE, seed=4)
+    measurement = Measurement.simulate(x, operator, 0.3, seed=5)
+    residual = measurement.residual(x)
+    squared = residual.abs().square().flatten(1).sum(1)
+    each = float(squared.mean()) / measurement.degrees_of_freedom
+    # The mean of 400 chi-squares per degree of freedom, four standard errors.
+    assert abs(each - 1) < 4 * (2 / (400 * measurement.degrees_of_freedom)) ** 0.5
+    result = chi_square(residual, 1.0, mask=operator.data_mask)
+    assert int(result.dof[0]) == measurement.degrees_of_freedom
+
+
+@EVERY
+@pytest.mark.parametrize("kind", ["diagonal", "full"])
+def test_covariance_is_whitened_exactly(operator: LinearOperator, kind: str) -> None:
+    """The whitened posterior is the one written out with the covariance itself."""
+    prior = GaussianMixture.gaussian(normal(16, seed=6), covariance(16), SHAPE)
+    y = operator.forward(prior.sample(1, seed=7))
+    keep = torch.ones_like(y.real, dtype=torch.bool)
+    if operator.data_mask is not None:
+        keep = operator.data_mask.expand(y.shape)
+    taken = keep[0].flatten()
+    if kind == "diagonal":
+        variance = 0.05 + torch.rand(y.shape, generator=torch.Generator().manual_seed(8)).double()
+        given, noise = variance[0], variance.flatten()[taken].diag()
+    else:
+        given = noise = covariance(int(taken.sum()))
+    white = Measurement.with_covariance(y, operator, given)
+    A = to_matrix(operator, SHAPE, torch.float64)
+    data = y.flatten()[taken]
+    if y.is_complex():
+        taken = taken.repeat(2)
+        data, noise = torch.cat([data.real, data.imag]), torch.block_diag(noise, noise)
+    A = A[taken]
+    precision = torch.linalg.inv(prior.covariance) + A.mT @ torch.linalg.solve(noise, A)
+    right = torch.linalg.solve(prior.covariance, prior.mean.flatten())
+    right = right + A.mT @ torch.linalg.solve(noise, data)
+    expected = torch.linalg.solve(precision, right)
+    got = prior.condition(white).mean.flatten()
+    torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-9)
+    # What samplers use of it: the back projection and the solve.
+    solved = white.operator.solve(1.0, 1.0, white.back_projection).flatten()
+    direct = torch.linalg.solve(
+        torch.eye(16).double() + A.mT @ torch.linalg.solve(noise, A),
+        A.mT @ torch.linalg.solve(noise, data),
+    )
+    torch.testing.assert_close(solved, direct, rtol=1e-5, atol=1e-5)
+
+
+def test_complex_covariance() -> None:
+    """For complex data the covariance is Hermitian and half of E[n n^H]."""
+    sigma = covariance(16, torch.complex128)
+    L = torch.linalg.cholesky(sigma)
+    unit = normal(20000, 16, seed=1, dtype=torch.complex128) * 2**0.5  # unit variance each part
+    y = (unit @ L.mT).reshape(-1, *SHAPE)
+    white = Measurement.with_covariance(y, Identity(), sigma)
+    torch.testing.assert_close(white.y, unit, rtol=1e-8, atol=1e-8)
+
+
+def test_repeat_and_select() -> None:
+    x = normal(3, *SHAPE, seed=1)
+    mask = torch.rand(3, 1, 4, 4, generator=torch.Generator().manual_seed(0)) < 0.5
+    std = torch.tensor([0.1, 0.2, 0.3])
+    measurement = Measurement.simulate(x, PixelMask(mask), std, seed=0)
+    twice = measurement.repeat(2)
+    assert torch.equal(twice.y, measurement.y.repeat_interleave(2, 0))
+    assert torch.equal(twice.std, std.double().repeat_interleave(2))
+    torch.testing.assert_close(
+        twice.back_projection, measurement.back_projection.repeat_interleave(2, 0)
+    )
+    alone = Measurement.simulate(x[1:2], PixelMask(mask[1:2]), 0.2, seed=0, indices=[1])
+    torch.testing.assert_close(alone.y, measurement.y[1:2])
+
+
+def bad(y: Tensor, operator: LinearOperator, std: float | Tensor = 0.1) -> Measurement:
+    return Measurement(y, operator, std)
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "words"),
+    [
+        (lambda: bad(torch.zeros(1, 1, 4, 5), PixelMask(MASK)), ShapeError, "mask"),
+        (lambda: bad(torch.zeros(1, 1, 5, 4), CircularBlur(torch.ones(3, 3), (4, 4))),
+         ShapeError, "build the operator for its size"),
+        (lambda: bad(torch.zeros(4), Identity()), ShapeError, "batch axis"),
+        (lambda: bad(torch.zeros(1, *SHAPE), Identity(), 0.0), InputError, "noise_std must be > 0"),
+        (lambda: bad(torch.zeros(1, *SHAPE), Identity(), -1.0), InputError, "noise_std"),
+        (lambda: bad(torch.zeros(1, *SHAPE), Identity(), float("nan")), InputError, "noise_std"),
+        (lambda: bad(torch.zeros(2, *SHAPE), Identity(), torch.ones(3)), ShapeError, "noise_std"),
+        (lambda: bad(torch.full((1, *SHAPE), torch.nan), Identity()), InputError, "16 non-finite"),
+        (lambda: bad(torch.zeros(1, *SHAPE, dtype=torch.int64), Identity()), DtypeError, "float32"),
+        (lambda: bad(torch.zeros(1, *SHAPE), CircularBlur(normal(3, 3, seed=0), (4, 4))),
+         DtypeError, "operator.to"),
+        (lambda: bad(torch.zeros(1, 5), Dense(normal(5, 16, seed=0), SHAPE)), DtypeError, "to"),
+        (lambda: bad(torch.zeros(1, *SHAPE), FourierMask(MASK)), DtypeError, "complex k-space"),
+        (lambda: FourierMask(MASK, real=True).forward(torch.zeros(1, *SHAPE, dtype=torch.cfloat)),
+         DtypeError, "real=False"),
+        (lambda: FourierMask(MASK).forward(torch.zeros(1, *SHAPE)), DtypeError, "real=True"),
+        (lambda: BlockMean((3, 3)).forward(torch.zeros(1, *SHAPE)), ShapeError, "divisible"),
+        (lambda: BlockMean((0, 1)), InputError, ">= 1"),
+        (lambda: FourierMask(torch.ones(3)), InputError, "axes"),
+        (lambda: Dense(torch.ones(2, 3), (2, 2)), ShapeError, "columns"),
+        (lambda: Measurement.with_covariance(torch.zeros(1, 3), Identity(), -torch.ones(3)),
+         InputError, "> 0"),
+        (lambda: Measurement.with_covariance(torch.zeros(1, 3), Identity(), torch.ones(2, 2)),
+         ShapeError, "covariance"),
+        (lambda: Measurement.with_covariance(torch.zeros(1, 2), Identity(), -torch.eye(2)),
+         InputError, "positive definite"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line_that_names_the_fix(build, error, words) -> None:
+    with pytest.raises(error, match=words) as caught:
+        build()
+    assert "\n" not in str(caught.value)
