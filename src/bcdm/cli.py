@@ -1,0 +1,106 @@
+"""The command line. Heavy packages are imported inside the commands, so that help is instant."""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bcdm import __version__
+from bcdm.errors import InputError
+
+if TYPE_CHECKING:
+    from bcdm.benchmark.records import Record
+
+__all__ = ["main"]
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="bcdm")
+def cli() -> None:
+    """Reconstruct images from measurements by sampling the true posterior."""
+
+
+@cli.group()
+def benchmark() -> None:
+    """Measure the library; each command writes records and fails where a requirement is missed."""
+
+
+def _options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that every benchmark has."""
+    json = click.option(
+        "--json",
+        "path",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Write records here.",
+    )
+    smoke = click.option("--smoke", is_flag=True, help="A scaled-down run of seconds.")
+    return json(smoke(command))
+
+
+@benchmark.command()
+@_options
+def moments(path: Path | None, smoke: bool) -> None:
+    """Exact mean and variance error of every sampler on Gaussian posteriors."""
+    from bcdm.benchmark import moments as bench
+
+    _finish(bench.run(_command(), smoke=smoke, report=_say), path)
+
+
+@benchmark.command()
+@click.option("--full", is_flag=True, help="Also 800 dimensions.")
+@_options
+def mixture(path: Path | None, smoke: bool, full: bool) -> None:
+    """Distance to the exact posterior of Gaussian mixtures: BCDM, PiGDM, DPS, DMPS."""
+    from bcdm.benchmark import mixture as bench
+
+    _finish(bench.run(_command(), full=full, smoke=smoke, report=_say), path)
+
+
+@benchmark.command()
+@_options
+def overhead(path: Path | None, smoke: bool) -> None:
+    """What a sampler step and a solve cost beside the bare network and the bare FFT."""
+    from bcdm.benchmark import overhead as bench
+
+    _finish(bench.run(_command(), smoke=smoke, report=_say), path)
+
+
+@cli.command()
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True)
+@click.option("--seed", default=0, show_default=True, help="Of the points and of all samples.")
+def illustrate(out: Path, seed: int) -> None:
+    """Draw the paper's illustration: three score fields, and what each method samples."""
+    from bcdm import illustration
+
+    _say(f"wrote {illustration.draw(out, seed=seed)}")
+
+
+def _finish(records: "Sequence[Record]", path: Path | None) -> None:
+    from bcdm.benchmark.records import all_hold, format_table, write_records
+
+    click.echo(format_table(records))
+    if path is not None:
+        write_records(path, records)
+        _say(f"wrote {path}")
+    if not all_hold(records):
+        missed = sum(record.holds is False for record in records)
+        raise SystemExit(f"{missed} of {len(records)} rows miss what is required")
+
+
+def _command() -> str:
+    return " ".join(["bcdm", *sys.argv[1:]])
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def main() -> None:
+    """Runs the command line; an unusable input is one line and exit code 2."""
+    try:
+        cli()
+    except InputError as error:
+        click.echo(f"error: {error}", err=True)
+        raise SystemExit(2) from None

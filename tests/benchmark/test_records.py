@@ -1,0 +1,42 @@
+import json
+
+import pytest
+
+from bcdm.benchmark.records import Record, all_hold, format_table, write_records
+from bcdm.errors import InputError
+
+
+def test_rows_have_the_one_layout(tmp_path) -> None:
+    records = [
+        Record("a", {"n": 1}, 1.0, "dB", (0.9, 1.1), "<= 1.05", 3, "bcdm benchmark a"),
+        Record("b", {}, 2.0),
+    ]
+    write_records(tmp_path / "deep" / "r.json", records)
+    rows = json.loads((tmp_path / "deep" / "r.json").read_text())
+    assert rows[0] == {
+        "name": "a", "case": {"n": 1}, "value": 1.0, "unit": "dB", "interval": [0.9, 1.1],
+        "required": "<= 1.05", "holds": True, "seed": 3, "command": "bcdm benchmark a",
+    }  # fmt: skip
+    assert rows[1]["holds"] is None
+    assert all_hold(records)
+    assert "holds" in format_table(records)
+
+
+@pytest.mark.parametrize(
+    ("value", "required", "holds"),
+    [
+        (1.1, "<= 1.05", False),
+        (1.8, ">= 1.8", True),
+        (2.0, "> 2", False),
+        (float("nan"), "< 1", False),
+    ],
+)
+def test_requirements(value: float, required: str, holds: bool) -> None:
+    record = Record("a", {}, value, required=required)
+    assert record.holds is holds
+    assert all_hold([record]) is holds
+
+
+def test_unknown_comparison_is_refused() -> None:
+    with pytest.raises(InputError):
+        Record("a", {}, 1.0, required="about 1")
