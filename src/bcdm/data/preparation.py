@@ -1,0 +1,173 @@
+"""From stored pictures to the tensors a network sees, and back to native units."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import avg_pool2d, interpolate, pad
+
+from bcdm.errors import InputError, ShapeError
+
+__all__ = ["Augmentation", "Preparation"]
+
+LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601
+
+
+@dataclass(frozen=True)
+class Preparation:
+    r"""Crop, resize, channels and range: what turns a stored image into a network's image.
+
+    The range is mapped affinely and never clipped. With the source range $[a, b]$ and the
+    network's range $[c, d]$,
+
+    $$ x = c + (d - c) \frac{\text{native} - a}{b - a}. $$
+
+    Attributes:
+        size: Height and width after the resize, or None to keep them. The image is stretched if
+            the aspect differs: crop first to avoid it.
+        channels: 1 (grey), 3 (RGB), or None to keep them.
+        value_range: The network's numbers for black and white, $[c, d]$.
+        crop: Top, left, height and width of the part kept, in stored pixels, or None for all.
+        source_range: The stored numbers of black and white, $[a, b]$: a source's `value_range`.
+    """
+
+    size: tuple[int, int] | None = None
+    channels: Literal[1, 3] | None = None
+    value_range: tuple[float, float] = (-1.0, 1.0)
+    crop: tuple[int, int, int, int] | None = None
+    source_range: tuple[float, float] = (0.0, 255.0)
+
+    def __post_init__(self) -> None:
+        if self.size is not None and (len(self.size) != 2 or min(self.size) < 1):
+            raise InputError(f"size {self.size} must be (height, width), both at least 1")
+        if self.channels not in (None, 1, 3):
+            raise InputError(f"channels {self.channels} must be 1, 3 or None")
+        for name in ("value_range", "source_range"):
+            bounds = getattr(self, name)
+            if len(bounds) != 2 or not -np.inf < bounds[0] < bounds[1] < np.inf:
+                raise InputError(f"{name} {bounds} must be (low, high) with low < high")
+        if self.crop is not None and (
+            len(self.crop) != 4 or min(self.crop[:2]) < 0 or min(self.crop[2:]) < 1
+        ):
+            raise InputError(f"crop {self.crop} must be (top, left, height, width) in pixels")
+
+    def __call__(self, image: Tensor) -> Tensor:
+        """Prepares an image.
+
+        Args:
+            image: (C, H, W), in the numbers of the source.
+
+        Returns:
+            The image (channels, *size), in the numbers of the network.
+        """
+        return self.rescale(self.arrange(image))
+
+    def arrange(self, image: Tensor) -> Tensor:
+        """Crops, resizes and sets the channels of an image (C, H, W), in the source's numbers."""
+        if image.ndim != 3:
+            raise ShapeError(f"image has shape {tuple(image.shape)}: give one image (C, H, W)")
+        return _resize(_set_channels(_crop(image, self.crop), self.channels), self.size)
+
+    def rescale(self, native: Tensor) -> Tensor:
+        """Maps the source's numbers (any shape) to the network's."""
+        return _map_range(native, self.source_range, self.value_range)
+
+    def restore(self, x: Tensor) -> Tensor:
+        """Maps the network's numbers (any shape) back to native units; inverts `rescale`."""
+        return _map_range(x, self.value_range, self.source_range)
+
+    @property
+    def unit(self) -> float:
+        """Native units per unit of the network: the factor of standard deviations."""
+        (a, b), (c, d) = self.source_range, self.value_range
+        return (b - a) / (d - c)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Gives the settings as a dictionary that JSON can hold."""
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, settings: Mapping[str, Any]) -> Self:
+        """Builds a preparation from `to_dict`'s settings; an unknown name is an error."""
+        known = [field.name for field in fields(cls)]
+        unknown = sorted(set(settings) - set(known))
+        if unknown:
+            raise InputError(f"unknown settings {unknown}: choose from {known}")
+        values: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()
+        }
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """Random changes that leave the meaning of a training image alone.
+
+    Attributes:
+        flip: Mirror left and right in half of the cases.
+        shift: Move by up to this many pixels along each axis; edge pixels fill the gap.
+    """
+
+    flip: bool = False
+    shift: int = 0
+
+    def __post_init__(self) -> None:
+        if self.shift < 0:
+            raise InputError(f"shift {self.shift} must be 0 or more pixels")
+
+    def augment(self, image: Tensor, generator: np.random.Generator) -> Tensor:
+        """Changes an image (C, H, W) as the generator's next numbers say."""
+        # All are drawn in any case, so that one setting does not alter what another does.
+        mirrored = bool(generator.integers(2))
+        down, right = (int(generator.integers(-self.shift, self.shift + 1)) for _ in "yx")
+        if self.flip and mirrored:
+            image = image.flip(-1)
+        if down or right:
+            height, width = image.shape[-2:]
+            top, left = self.shift - down, self.shift - right
+            wide = pad(image[None], [self.shift] * 4, mode="replicate")[0]
+            image = wide[:, top : top + height, left : left + width]
+        return image
+
+
+def _crop(image: Tensor, crop: tuple[int, int, int, int] | None) -> Tensor:
+    if crop is None:
+        return image
+    top, left, height, width = crop
+    if top + height > image.shape[-2] or left + width > image.shape[-1]:
+        raise ShapeError(f"crop {crop} reaches beyond the image {tuple(image.shape)}: shrink it")
+    return image[..., top : top + height, left : left + width]
+
+
+def _set_channels(image: Tensor, channels: int | None) -> Tensor:
+    count = image.shape[0]
+    if channels is None or count == channels:
+        return image
+    if (count, channels) == (1, 3):
+        return image.expand(3, -1, -1)
+    if (count, channels) == (3, 1):
+        weights = torch.tensor(LUMA, dtype=torch.float64, device=image.device)
+        # Double precision keeps a grey RGB picture at its own values.
+        return torch.einsum("c,chw->hw", weights, image.double())[None].to(image.dtype)
+    raise ShapeError(f"an image of {count} channels cannot become {channels}: give 1 or 3")
+
+
+def _resize(image: Tensor, size: tuple[int, int] | None) -> Tensor:
+    _, height, width = image.shape
+    if size is None or size == (height, width):
+        return image
+    rows, columns = size
+    if height % rows == 0 and width % columns == 0:
+        # In float32 a sum of 16-bit pixels could round.
+        block = (height // rows, width // columns)
+        return avg_pool2d(image.double()[None], block)[0].to(image.dtype)
+    return interpolate(image[None], size=size, mode="bilinear", antialias=True)[0]
+
+
+def _map_range(values: Tensor, source: tuple[float, float], target: tuple[float, float]) -> Tensor:
+    # Dividing by the span, not multiplying by its inverse, maps both ends exactly.
+    unit = (values - source[0]) / (source[1] - source[0])
+    return unit * (target[1] - target[0]) + target[0]
