@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bcdm.checkpoint import load as load
     from bcdm.conditioning import Conditioning as Conditioning
     from bcdm.diffusion import VE as VE
     from bcdm.diffusion import VP as VP
@@ -23,6 +24,7 @@ _HOME = {
     "Measurement": "bcdm.measurement",
     "VE": "bcdm.diffusion",
     "VP": "bcdm.diffusion",
+    "load": "bcdm.checkpoint",
     "posterior_mean": "bcdm.diffusion",
     "sample": "bcdm.diffusion",
 }

@@ -1,18 +1,29 @@
 """Operators and models as files: plain settings and tensors, never pickle."""
 
+import hashlib
 import json
+import os
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
+from torch import nn
 
-from bcdm import operators
+from bcdm import __version__, operators
+from bcdm.config import RunConfig, parse_config
+from bcdm.construction import build_method, build_preparation
+from bcdm.data import Preparation
 from bcdm.errors import InputError
+from bcdm.measurement import Measurement
+from bcdm.methods import Bayesian, BayesianDenoiser
 from bcdm.operators import LinearOperator
 
-__all__ = ["load_operator", "save_operator"]
+__all__ = ["Model", "load", "load_operator", "save_model", "save_operator"]
 
-_FORMAT = "bcdm.operator/1"
+_OPERATOR_FORMAT, _MODEL_FORMAT = "bcdm.operator/1", 1
 _OPERATORS = {
     kind.__name__: kind
     for kind in (
@@ -26,6 +37,152 @@ _OPERATORS = {
 }
 
 
+@dataclass(frozen=True)
+class Model:
+    """A trained method with all it was trained for.
+
+    Attributes:
+        method: The learned posterior.
+        config: The settings of its training.
+        operator: What its training measured with.
+        preparation: How images become the network's, and back.
+        shape: Image shape (C, H, W) of its training.
+        facts: What is known of it: data, hashes, metrics.
+    """
+
+    method: Bayesian
+    config: RunConfig
+    operator: LinearOperator
+    preparation: Preparation
+    shape: tuple[int, ...]
+    facts: dict[str, Any]
+
+    def condition(self, measurement: Measurement) -> BayesianDenoiser:
+        """Binds measurements: the posterior of the images behind them."""
+        return self.method.condition(measurement)
+
+
+def save_model(
+    folder: Path,
+    config: RunConfig,
+    network: nn.Module,
+    operator: LinearOperator,
+    shape: tuple[int, ...],
+    facts: dict[str, Any],
+) -> None:
+    """Writes a model folder: config.json, model.safetensors, operator.safetensors, README.md."""
+    folder.mkdir(parents=True, exist_ok=True)
+    half = config.training.weights == "float16"
+    # Biases, norms and frequencies are few; only the matrices are worth rounding.
+    weights = {
+        name: (t.to(torch.float16) if half and t.ndim > 1 else t).contiguous()
+        for name, t in network.state_dict().items()
+    }
+    save_file(weights, str(folder / "model.safetensors"))
+    save_operator(operator, folder / "operator.safetensors")
+    hashes = {name: _hash(folder / name) for name in ("model.safetensors", "operator.safetensors")}
+    write_facts(folder, {
+        "format": _MODEL_FORMAT,
+        "name": config.name,
+        "versions": {"bcdm": __version__, "torch": torch.__version__},
+        "shape": list(shape),
+        "hashes": hashes,
+        "config": config.model_dump(mode="json"),
+        "facts": facts,
+    })  # fmt: skip
+
+
+def write_facts(folder: Path, content: dict[str, Any]) -> None:
+    """Writes config.json, and the card made from it."""
+    from bcdm.card import format_card
+
+    for name, text in (
+        ("config.json", json.dumps(content, indent=1) + "\n"),
+        ("README.md", format_card(content)),
+    ):
+        partial = folder / f"{name}.partial"
+        partial.write_text(text)
+        os.replace(partial, folder / name)
+
+
+def load(name_or_path: str | Path) -> Model:
+    """Loads a model by folder, or by the name of one that is shipped.
+
+    Strict: files that are changed, incomplete or of a newer version are refused.
+    """
+    folder = find_model(name_or_path)
+    content = read_facts(folder)
+    for name, expected in content["hashes"].items():
+        if not (folder / name).exists() or _hash(folder / name) != expected:
+            raise InputError(
+                f"{folder / name} is missing or damaged: its hash is not the stored one"
+            )
+    config, shape = parse_config(content["config"]), tuple(content["shape"])
+    method = build_method(config, shape)
+    weights = {
+        name: t.to(torch.float32) if t.is_floating_point() else t
+        for name, t in load_file(folder / "model.safetensors").items()
+    }
+    method.network.load_state_dict(weights, strict=True)
+    method.network.eval().requires_grad_(False)
+    return Model(
+        method,
+        config,
+        load_operator(folder / "operator.safetensors"),
+        build_preparation(config.data),
+        shape,
+        content["facts"] | {"hashes": content["hashes"], "name": content["name"]},
+    )
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """The content of a model's config.json, its version checked."""
+    try:
+        content: dict[str, Any] = json.loads((folder / "config.json").read_text())
+        version = content["format"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{folder} holds no readable config.json: {error}") from None
+    if version != _MODEL_FORMAT:
+        raise InputError(
+            f"{folder} has model format {version}; this bcdm reads {_MODEL_FORMAT}: update bcdm"
+        )
+    return content
+
+
+def find_model(name_or_path: str | Path) -> Path:
+    """The folder of a model: a path, or a name in BCDM_MODELS or among the shipped ones."""
+    path = Path(name_or_path)
+    if (path / "config.json").exists():
+        return path
+    here = Path(__file__).resolve().parent
+    roots = [Path(os.environ["BCDM_MODELS"])] if "BCDM_MODELS" in os.environ else []
+    # In a wheel models lie in the package, in a checkout beside src.
+    roots += [here / "models", here.parents[1] / "models"]
+    for root in roots:
+        if (root / path / "config.json").exists():
+            return root / path
+    known = sorted({p.parent.name for root in roots for p in root.glob("*/config.json")})
+    raise InputError(f"no model {str(name_or_path)!r}: give a folder, or one of {known}")
+
+
+def push_model(folder: Path, repository: str) -> str:
+    """Uploads a model folder to the Hugging Face Hub; needs the extra `hub` and a token."""
+    from huggingface_hub import HfApi
+
+    read_facts(folder)
+    api = HfApi()
+    api.create_repo(repository, exist_ok=True)
+    return str(api.upload_folder(repo_id=repository, folder_path=str(folder)))
+
+
+def pull_model(repository: str, revision: str | None = None) -> Path:
+    """Downloads a model folder from the Hugging Face Hub and returns its path for `load`."""
+    from huggingface_hub import snapshot_download
+
+    wanted = ["config.json", "README.md", "*.safetensors"]
+    return Path(snapshot_download(repository, revision=revision, allow_patterns=wanted))
+
+
 def save_operator(operator: LinearOperator, path: str | Path) -> None:
     """Writes an operator to one safetensors file: its tensors, and its settings as metadata."""
     kind = type(operator).__name__
@@ -33,7 +190,8 @@ def save_operator(operator: LinearOperator, path: str | Path) -> None:
         raise InputError(
             f"{kind} is made of Python code and cannot be stored: store what builds it, or a Dense"
         )
-    header = {"format": _FORMAT, "operator": kind, "settings": json.dumps(operator.settings())}
+    settings = json.dumps(operator.settings())
+    header = {"format": _OPERATOR_FORMAT, "operator": kind, "settings": settings}
     tensors = {name: t.contiguous() for name, t in operator.tensors().items()}
     save_file(tensors, str(path), header)
 
@@ -46,11 +204,16 @@ def load_operator(path: str | Path) -> LinearOperator:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError) as error:
         raise InputError(f"{path} is not a readable operator file: {error}") from None
-    if header.get("format") != _FORMAT or header.get("operator") not in _OPERATORS:
+    if header.get("format") != _OPERATOR_FORMAT or header.get("operator") not in _OPERATORS:
         raise InputError(
-            f"{path} holds {header.get('format', 'no operator')}: this version reads {_FORMAT}"
+            f"{path} holds {header.get('format', 'no operator')}: this version reads "
+            f"{_OPERATOR_FORMAT}"
         )
     kind = _OPERATORS[header["operator"]]
     settings = json.loads(header["settings"])
     loaded: LinearOperator = kind(**tensors, **settings)
     return loaded
+
+
+def _hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

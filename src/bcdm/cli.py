@@ -68,6 +68,52 @@ def overhead(path: Path | None, smoke: bool) -> None:
 
 
 @cli.command()
+@click.argument("config", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.option("--data", type=click.Path(path_type=Path), help="Data folder; default BCDM_DATA.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Default runs/NAME.")
+@click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Change a setting.")
+@click.option("--dry-run", is_flag=True, help="Print plan, parameters, memory and ETA only.")
+def train(
+    config: Path, data: Path | None, out: Path | None, overrides: tuple[str, ...], dry_run: bool
+) -> None:
+    """Train a model from one YAML file; the same command goes on after any interruption.
+
+    To train on a folder of pictures of your own, start from a file in experiments/ and name it:
+
+    bcdm train experiments/faces/inpaint64.yaml --set data.path=/my/pictures --set name=mine
+
+    With several processes: torchrun --nproc-per-node 2 -m bcdm train CONFIG.
+    """
+    from bcdm.training import run
+
+    run.run(config, overrides, data, out, dry_run=dry_run, report=_say)
+
+
+@cli.command()
+@click.argument("model")
+@click.option("--data", type=click.Path(path_type=Path), help="Data folder; default BCDM_DATA.")
+@click.option("--split", default="test", show_default=True)
+@click.option("--limit", type=int, help="At most this many images, evenly spaced.")
+@click.option(
+    "--samples", default=20, show_default=True, help="Samples per image; 20 resolve 90 %."
+)
+@click.option("--calls", default=30, show_default=True, help="Network calls per sample.")
+@click.option("--batch", default=16, show_default=True)
+@click.option("--seed", default=0, show_default=True)
+@click.option("--precision", type=click.Choice(["float32", "bfloat16"]), default="float32")
+@click.option("--lpips", type=click.Path(path_type=Path, exists=True), help="LPIPS weights.")
+@click.option("--figure", type=click.Path(path_type=Path, dir_okay=False), help="PNG to draw.")
+@click.option("--strict", is_flag=True, help="Fail where the experiments' requirements are missed.")
+@click.option("--card", is_flag=True, help="Write the numbers into the model's card.")
+@click.option("--json", "path", type=click.Path(path_type=Path, dir_okay=False))
+def evaluate(model: str, path: Path | None, **given: Any) -> None:
+    """Evaluate a model on held-out images: quality, calibration, consistency with the data."""
+    from bcdm.benchmark import evaluate as bench
+
+    _finish(bench.run(model, bench.Options(**given), _command(), report=_say), path)
+
+
+@cli.command()
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True)
 @click.option("--seed", default=0, show_default=True, help="Of the points and of all samples.")
 def illustrate(out: Path, seed: int) -> None:

@@ -1,0 +1,336 @@
+"""A trained model on held-out images: quality, calibration and consistency with the data."""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from bcdm.benchmark.records import Record
+from bcdm.checkpoint import Model, find_model, load, read_facts, write_facts
+from bcdm.config import resolve_data_path
+from bcdm.data import ImageSource, assign_splits, open_images, select_split
+from bcdm.diffusion import DPMSolver, posterior_mean, sample
+from bcdm.errors import InputError
+from bcdm.evaluation import (
+    LPIPS,
+    chi_square,
+    coverage,
+    crps,
+    describe_ssim,
+    psnr,
+    spread_skill,
+    ssim,
+    tarp,
+)
+from bcdm.measurement import Measurement
+from bcdm.report.panels import draw_panels
+
+__all__ = ["Options", "run"]
+
+LEVELS = (0.5, 0.8, 0.9, 0.95)
+REQUIRED = {
+    "PSNR gain over zero-filled": ">= 5",
+    "PSNR gain over Wiener": ">= 5",
+    "distance of 90 % coverage from .9": "<= 0.05",
+    "distance of chi-square from 1": "<= 0.2",
+}
+SHOWN = 6  # rows of the figure
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to evaluate.
+
+    Attributes:
+        data: Data folder.
+        split: Which part of the data; never the one trained on.
+        limit: At most this many images, evenly spaced over the split.
+        samples: Posterior samples per image; 20 resolve 90 %, 40 resolve 95 % coverage.
+        mean_samples: How many of them are averaged into the sample mean.
+        calls: Network calls per sample.
+        batch: Images at once.
+        seed: Of measurement noise and samples.
+        precision: "bfloat16" runs the network in autocast.
+        lpips: Folder or file with LPIPS weights; left out: no LPIPS.
+        strict: Whether the requirements of the experiments apply.
+        figure: PNG to draw.
+        card: Whether to write the numbers into the model's card.
+    """
+
+    data: Path | None = None
+    split: str = "test"
+    limit: int | None = None
+    samples: int = 20
+    mean_samples: int = 16
+    calls: int = 30
+    batch: int = 16
+    seed: int = 0
+    precision: str = "float32"
+    lpips: Path | None = None
+    strict: bool = False
+    figure: Path | None = None
+    card: bool = False
+
+
+@dataclass
+class _Scores:
+    """Per-image numbers by (metric, estimate), and what the figure shows."""
+
+    rows: dict[tuple[str, str], list[Tensor]] = field(default_factory=dict)
+    shown: dict[str, list[Tensor]] = field(default_factory=dict)
+
+    def add(self, metric: str, estimate: str, values: Tensor) -> None:
+        self.rows.setdefault((metric, estimate), []).append(values.detach().double().cpu())
+
+    def get(self, metric: str, estimate: str = "") -> Tensor:
+        return torch.cat(self.rows[metric, estimate])
+
+
+@torch.no_grad()
+def run(
+    name: str, options: Options, command: str, *, report: Callable[[str], None] = print
+) -> list[Record]:
+    """Evaluates and returns the records."""
+    model = load(name)
+    source, chosen = _choose(model, options)
+    scores, samples, truths, references = _Scores(), [], [], []
+    lpips = _open_lpips(options.lpips)
+    starts = range(0, len(chosen), options.batch)
+    for start in tqdm(starts, desc="evaluating", unit="batch", disable=None):
+        rows = chosen[start : start + options.batch]
+        x = torch.stack([model.preparation(source[i]) for i in rows])
+        estimates, drawn, measurement = _reconstruct(model, x, rows, options)
+        _score(model, scores, x, estimates, drawn, measurement, lpips)
+        _keep_for_figure(scores, x, estimates, drawn)
+        samples.append(drawn.flatten(2))
+        truths.append(x.flatten(1))
+        references.append(estimates["Wiener"].flatten(1))
+    curve = _check_tarp(torch.cat(samples, 1), torch.cat(truths), torch.cat(references), options)
+    subjects = [str(source.subjects[i]) for i in chosen] if source.subjects is not None else None
+    records = _summarise(scores, curve, model, options, command, len(chosen), subjects)
+    if options.figure is not None:
+        _draw(scores, model, options.figure)
+        report(f"wrote {options.figure}")
+    if options.card:
+        _write_card(find_model(name), records, command)
+    return records
+
+
+def _choose(model: Model, options: Options) -> tuple[ImageSource, list[int]]:
+    data = model.config.data
+    source = open_images(resolve_data_path(data, options.data), data.key, data.source_range)
+    labels = assign_splits(source, data.fractions, data.split_seed)
+    if options.split == "train":
+        raise InputError("results from training images mean nothing: choose another split")
+    subset = select_split(source, labels, options.split)
+    if not len(subset):
+        raise InputError(f"the data has no {options.split!r} images")
+    count = min(len(subset), options.limit or len(subset))
+    return subset, np.linspace(0, len(subset) - 1, count).round().astype(int).tolist()
+
+
+def _reconstruct(
+    model: Model, x: Tensor, rows: Sequence[int], options: Options
+) -> tuple[dict[str, Tensor], Tensor, Measurement]:
+    """All estimates of a batch, and samples (S, B, C, H, W)."""
+    std = model.config.noise_std
+    measurement = Measurement.simulate(x, model.operator, std, seed=options.seed, indices=rows)
+    posterior = model.condition(measurement)
+    prior_std = model.config.parameterisation.prior_std
+    reduced = options.precision == "bfloat16"
+    context = torch.autocast("cpu", torch.bfloat16) if reduced else contextlib.nullcontext()
+    with context:
+        mean = posterior_mean(posterior, seed=options.seed, count=len(x))
+        drawn = torch.stack([
+            sample(posterior, DPMSolver(), steps=options.calls, seed=options.seed, progress=False,
+                   indices=[row * options.samples + k for row in rows])
+            for k in range(options.samples)
+        ])  # fmt: skip
+    estimates = {
+        "zero-filled": measurement.back_projection,
+        "Wiener": model.operator.solve((std / prior_std) ** 2, 1.0, measurement.back_projection),
+        "one-call mean": mean,
+        "sample mean": drawn[: options.mean_samples].mean(0),
+        "single sample": drawn[0],
+    }
+    return estimates, drawn, measurement
+
+
+def _score(
+    model: Model,
+    scores: _Scores,
+    x: Tensor,
+    estimates: dict[str, Tensor],
+    drawn: Tensor,
+    measurement: Measurement,
+    lpips: LPIPS | None,
+) -> None:
+    low, high = model.config.data.value_range
+    span = high - low
+    for name, estimate in estimates.items():
+        scores.add("PSNR", name, psnr(estimate, x, data_range=span))
+        scores.add("SSIM", name, ssim(estimate, x, data_range=span, convention="wang"))
+        if lpips is not None:
+            # LPIPS takes [-1, 1].
+            unit = [2 * (image - low) / span - 1 for image in (estimate, x)]
+            scores.add("LPIPS", name, lpips(*unit))
+    scores.add("CRPS", "", crps(drawn, x))
+    observed = coverage(drawn, x, LEVELS).observed
+    hidden = _hidden(measurement, x)
+    for k, level in enumerate(LEVELS):
+        scores.add(f"coverage {level:.0%}", "all pixels", observed[:, k])
+        if hidden is not None:
+            inside = coverage(drawn, x, LEVELS, mask=hidden).observed
+            scores.add(f"coverage {level:.0%}", "hidden pixels", inside[:, k])
+    relation = spread_skill(drawn, None, x)
+    scores.add("spread / skill", "", relation.ratio.reshape(1).expand(len(x)))
+    for k in range(2):
+        residual = measurement.residual(drawn[k])
+        result = chi_square(residual, 1.0, mask=model.operator.data_mask)
+        scores.add("chi-square per degree of freedom", "single sample", result.reduced)
+    result = chi_square(measurement.residual(x), 1.0, mask=model.operator.data_mask)
+    scores.add("chi-square per degree of freedom", "truth", result.reduced)
+
+
+def _hidden(measurement: Measurement, x: Tensor) -> Tensor | None:
+    """Pixels that a pixel mask does not show."""
+    mask = measurement.operator.data_mask
+    if mask is None or measurement.y.is_complex():
+        return None
+    return (~mask).expand(x.shape)
+
+
+def _check_tarp(
+    samples: Tensor, truth: Tensor, wiener: Tensor, options: Options
+) -> tuple[float, float]:
+    """The largest distance of TARP's curve from the diagonal, and of its 95 % band's half width.
+
+    References depend on y: the Wiener estimate plus noise of the size of its typical error.
+    """
+    generator = torch.Generator().manual_seed(options.seed)
+    size = float((wiener - truth).square().mean().sqrt())
+    references = wiener + size * torch.randn(wiener.shape, generator=generator)
+    levels = [k / 20 for k in range(21)]
+    curve = tarp(samples, truth, references, levels, generator=generator)
+    away = (curve.coverage - curve.levels).abs().max()
+    return float(away), float((curve.upper - curve.lower).max() / 2)
+
+
+def _summarise(
+    scores: _Scores,
+    curve: tuple[float, float],
+    model: Model,
+    options: Options,
+    command: str,
+    count: int,
+    subjects: list[str] | None,
+) -> list[Record]:
+    data = model.config.data
+    base: dict[str, object] = {
+        "model": model.config.name, "data": data.path, "split": options.split, "images": count,
+    }  # fmt: skip
+    drawn: dict[str, object] = {
+        "samples": options.samples, "calls": options.calls, "precision": options.precision,
+    }  # fmt: skip
+    conventions: dict[str, dict[str, object]] = {
+        "PSNR": {"data range": data.value_range[1] - data.value_range[0]},
+        "SSIM": {"convention": describe_ssim("wang")},
+        "LPIPS": {"weights": options.lpips.name if options.lpips else None},
+    }
+    record = partial(Record, seed=options.seed, command=command)
+    records = []
+    for (metric, estimate), parts in scores.rows.items():
+        values = torch.cat(parts)
+        if bool(values.isnan().any()):
+            continue  # a level that so few samples cannot resolve
+        case = base | {"estimate": estimate} | conventions.get(metric, {}) | drawn
+        unit = "dB" if metric == "PSNR" else ""
+        groups = subjects if len(values) == count else None
+        interval = bootstrap(values, groups)
+        records.append(record(metric, case, float(values.mean()), unit, interval))
+    records.append(record("TARP distance from diagonal", base | drawn, curve[0]))
+    records.append(record("TARP 95 % half width", base | drawn, curve[1]))
+    records += _judge(scores, base | drawn, record, options.strict, subjects)
+    return records
+
+
+def _judge(
+    scores: _Scores,
+    case: dict[str, object],
+    record: Callable[..., Record],
+    strict: bool,
+    subjects: list[str] | None,
+) -> list[Record]:
+    """Differences that the experiments require something of."""
+    best = scores.get("PSNR", "one-call mean")
+    gains = {
+        f"PSNR gain over {name}": best - scores.get("PSNR", name)
+        for name in ("zero-filled", "Wiener")
+    }
+    covered = float(scores.get("coverage 90%", "all pixels").mean())
+    square = float(scores.get("chi-square per degree of freedom", "single sample").mean())
+    rows: list[tuple[str, float, str, tuple[float, float] | None]] = [
+        (name, float(gain.mean()), "dB", bootstrap(gain, subjects)) for name, gain in gains.items()
+    ]
+    rows += [
+        ("distance of 90 % coverage from .9", abs(covered - 0.9), "", None),
+        ("distance of chi-square from 1", abs(square - 1), "", None),
+    ]
+    return [
+        record(name, case, value, unit, interval, REQUIRED[name] if strict else None)
+        for name, value, unit, interval in rows
+    ]
+
+
+def bootstrap(values: Tensor, groups: list[str] | None) -> tuple[float, float]:
+    """95 % interval of the mean, resampling whole subjects where they are known."""
+    numbers = values.numpy()
+    names = np.array(groups) if groups is not None else np.arange(len(numbers))
+    sums = np.array([[numbers[names == g].sum(), (names == g).sum()] for g in np.unique(names)])
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, len(sums), (1000, len(sums)))
+    totals = sums[rows].sum(1)
+    low, high = np.quantile(totals[:, 0] / totals[:, 1], [0.025, 0.975])
+    return float(low), float(high)
+
+
+def _open_lpips(path: Path | None) -> LPIPS | None:
+    if path is None:
+        return None
+    return LPIPS.load(path / "lpips_alexnet_fp32.npz" if path.is_dir() else path)
+
+
+def _keep_for_figure(
+    scores: _Scores, x: Tensor, estimates: dict[str, Tensor], drawn: Tensor
+) -> None:
+    names = ("zero-filled", "one-call mean", "sample mean")
+    shown = {"reference": x} | {name: estimates[name] for name in names}
+    shown |= {f"sample {k + 1}": drawn[k] for k in range(min(4, len(drawn)))}
+    shown |= {"std": drawn.std(0), "|error|": (estimates["sample mean"] - x).abs()}
+    for name, images in shown.items():
+        scores.shown.setdefault(name, []).append(images[:1].cpu())
+
+
+def _draw(scores: _Scores, model: Model, path: Path) -> None:
+    """One image of each of the first batches, so that rows come from different subjects."""
+    columns = {name: torch.cat(images)[:SHOWN] for name, images in scores.shown.items()}
+    sizes = {name: columns.pop(name) for name in ("std", "|error|")}
+    draw_panels(path, columns, sizes, value_range=model.config.data.value_range)
+
+
+def _write_card(folder: Path, records: list[Record], command: str) -> None:
+    content = read_facts(folder)
+    rows = {}
+    for r in records:
+        estimate = r.case.get("estimate")
+        interval = f" [{r.interval[0]:.4g}, {r.interval[1]:.4g}]" if r.interval else ""
+        rows[f"{r.name}{f', {estimate}' if estimate else ''}"] = f"{r.value:.4g} {r.unit}{interval}"
+    note = {key: records[0].case[key] for key in ("data", "split", "images")}
+    content["facts"]["metrics"] = {"command": command, "on": note, "rows": rows}
+    write_facts(folder, content)

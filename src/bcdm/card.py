@@ -1,0 +1,49 @@
+"""The model card: what a model is for, and how well it does, in words."""
+
+from typing import Any
+
+__all__ = ["format_card"]
+
+
+def format_card(content: dict[str, Any]) -> str:
+    """The README.md of a model folder, from its config.json."""
+    config, facts = content["config"], content["facts"]
+    data, training = config["data"], config["training"]
+    operator = ", ".join(f"{key} {value}" for key, value in config["operator"].items())
+    channels, rows, columns = content["shape"]
+    lines = [
+        "---",
+        "library_name: bcdm",
+        f"license: {facts.get('licence', 'other')}",
+        "tags: [inverse-problems, diffusion, posterior-sampling]",
+        "---",
+        "",
+        f"# {content['name']}",
+        "",
+        "A network that samples the posterior of images given one kind of measurement.",
+        "",
+        "| | |",
+        "| --- | --- |",
+        f"| images | {channels} x {rows} x {columns}, values in {data['value_range']} |",
+        f"| trained on | {facts.get('training_images', '?')} images of `{data['path']}` |",
+        f"| operator | {operator} |",
+        f"| noise_std | {config['noise_std']}, in the units of the values above |",
+        f"| network | {facts.get('parameters', 0) / 1e6:.2f} M parameters |",
+        f"| parameterisation | {config['parameterisation']['statistic']} statistic, "
+        f"{config['parameterisation']['output']} output |",
+        f"| training | {training['steps']} steps of {training['batch']} images, "
+        f"seed {training['seed']} |",
+        *[f"| sha256 of {name} | `{value}` |" for name, value in content["hashes"].items()],
+        "",
+        "```",
+        f'model = bcdm.load("{content["name"]}")',
+        "posterior = model.condition(bcdm.Measurement(y, model.operator, noise_std))",
+        "```",
+        "",
+        "It answers for this operator and noise level, and images like those it was trained on.",
+    ]
+    if facts.get("metrics"):
+        lines += ["", "## Measured", "", f"By `{facts['metrics']['command']}`.", ""]
+        lines += ["| metric | value |", "| --- | --- |"]
+        lines += [f"| {name} | {value} |" for name, value in facts["metrics"]["rows"].items()]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,223 @@
+"""One YAML per run, typed: unknown keys are errors that name the nearest valid one."""
+
+import difflib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from bcdm.errors import InputError
+
+__all__ = ["DataConfig", "RunConfig", "TrainingConfig", "load_config", "parse_config"]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataConfig(_Model):
+    """Where clean images come from and how they are prepared."""
+
+    path: str
+    """File or folder, relative to the data folder (--data or BCDM_DATA) or absolute."""
+    key: str | None = None
+    size: tuple[int, int] | None = None
+    channels: Literal[1, 3] | None = None
+    crop: tuple[int, int, int, int] | None = None
+    value_range: tuple[float, float] = (-1.0, 1.0)
+    source_range: tuple[float, float] = (0.0, 255.0)
+    fractions: dict[str, float] = {"train": 0.8, "val": 0.1, "test": 0.1}
+    split_seed: int = 0
+    flip: bool = False
+    shift: int = 0
+    cache: bool = True
+
+
+class FourierMaskConfig(_Model):
+    """Single-coil MRI of real images under a variable-density mask."""
+
+    kind: Literal["fourier_mask"]
+    acceleration: float = 8.0
+    centre: float = 0.08
+    lines: bool = False
+    seed: int = 0
+
+
+class PixelMaskConfig(_Model):
+    """Inpainting of a box in the middle."""
+
+    kind: Literal["centre_box"]
+    box: tuple[int, int]
+
+
+class BlockMeanConfig(_Model):
+    """Box super-resolution."""
+
+    kind: Literal["block_mean"]
+    factor: tuple[int, int]
+    scaling: Literal["unitary", "mean"] = "unitary"
+
+
+class BlurConfig(_Model):
+    """Deblurring of a Gaussian kernel."""
+
+    kind: Literal["gaussian_blur"]
+    std: float
+
+
+class IdentityConfig(_Model):
+    """Denoising."""
+
+    kind: Literal["identity"]
+
+
+OperatorConfig = Annotated[
+    FourierMaskConfig | PixelMaskConfig | BlockMeanConfig | BlurConfig | IdentityConfig,
+    Field(discriminator="kind"),
+]
+
+
+class NetworkConfig(_Model):
+    """The NCSN++ backbone and how often it is unrolled."""
+
+    width: int = 32
+    multipliers: tuple[int, ...] = (1, 1, 2, 2, 4, 4)
+    blocks: int = 2
+    attention: tuple[int, ...] = (16,)
+    fir: bool = True
+    progressive_input: Literal["none", "input_skip", "residual"] = "input_skip"
+    progressive_output: Literal["none", "output_skip", "residual"] = "output_skip"
+    dropout: float = 0.0
+    fourier_scale: float = 0.25
+    checkpointing: bool = False
+    channels_last: bool = True
+    patch: int = 1
+    iterations: int = 1
+    experts_below_t: int | None = None
+    """Two experts split at this step of 1000 (the paper: 50); one network when left out."""
+
+
+class ParameterisationConfig(_Model):
+    """What the network sees and gives; see methods/bayesian.py."""
+
+    statistic: Literal["whitened", "pivot", "wiener"] = "wiener"
+    output: Literal["image", "residual"] = "residual"
+    weight: float = 0.01
+    prior_std: float = 0.5
+
+
+class ScheduleConfig(_Model):
+    """The diffusion."""
+
+    kind: Literal["VP", "VE"] = "VP"
+    sigma_min: float = 0.002
+
+
+class LevelConfig(_Model):
+    """How training draws log-SNR: a truncated normal, and a part at the noise end."""
+
+    mean: float = 0.0
+    std: float = 4.0
+    end: float = Field(default=0.1, ge=0, le=1)
+
+
+class TrainingConfig(_Model):
+    """The optimisation."""
+
+    steps: int = Field(gt=0)
+    batch: int = Field(default=32, gt=0)
+    accumulation: int = Field(default=1, gt=0)
+    learning_rate: float = Field(default=2e-4, gt=0)
+    betas: tuple[float, float] = (0.9, 0.999)
+    warmup: int = 200
+    decay: bool = True
+    """Cosine decay of the learning rate to zero at the last step."""
+    clip: float = 1.0
+    ema: float = 0.999
+    precision: Literal["float32", "bfloat16"] = "float32"
+    weights: Literal["float32", "float16"] = "float32"
+    """How matrices are stored in the model; training state keeps full precision."""
+    seed: int = 0
+    log_every: int = 20
+    validate_every: int = 1000
+    validation_images: int = 64
+    checkpoint_every: int = 500
+    keep: int = 2
+    levels: LevelConfig = LevelConfig()
+
+
+class RunConfig(_Model):
+    """Everything that fixes a training run."""
+
+    name: str
+    data: DataConfig
+    operator: OperatorConfig
+    noise_std: float = Field(gt=0)
+    """In units of the prepared images (`data.value_range`)."""
+    schedule: ScheduleConfig = ScheduleConfig()
+    network: NetworkConfig = NetworkConfig()
+    parameterisation: ParameterisationConfig = ParameterisationConfig()
+    training: TrainingConfig
+
+
+def load_config(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
+    """Reads a YAML file and applies overrides such as "training.steps=100"."""
+    try:
+        raw = yaml.safe_load(Path(path).read_text())
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    except yaml.YAMLError as error:
+        raise InputError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(raw, dict):
+        raise InputError(f"{path} holds no settings: start from a file in experiments/")
+    for override in overrides:
+        _override(raw, override)
+    return parse_config(raw)
+
+
+def parse_config(raw: dict[str, Any]) -> RunConfig:
+    """Checks settings; the first mistake is one line that names the fix."""
+    try:
+        return RunConfig.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            near = difflib.get_close_matches(str(first["loc"][-1]), _known_keys(), n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise InputError(f"unknown setting {where}{hint}") from None
+        raise InputError(f"setting {where}: {first['msg']}") from None
+
+
+def resolve_data_path(config: DataConfig, folder: str | Path | None) -> Path:
+    """Where the images are: absolute, or below --data or BCDM_DATA."""
+    root = folder if folder is not None else os.environ.get("BCDM_DATA")
+    path = Path(config.path)
+    if path.is_absolute():
+        return path
+    if root is None and not path.exists():
+        raise InputError(f"no data folder for {config.path}: give --data or set BCDM_DATA")
+    return path if root is None else Path(root) / path
+
+
+def _override(raw: dict[str, Any], override: str) -> None:
+    key, sign, value = override.partition("=")
+    if not sign:
+        raise InputError(f"--set takes a.b=value, got {override!r}")
+    *parents, last = key.split(".")
+    inner = raw
+    for parent in parents:
+        inner = inner.setdefault(parent, {})
+        if not isinstance(inner, dict):
+            raise InputError(f"--set {override}: {parent} is a value, not a group")
+    inner[last] = yaml.safe_load(value)
+
+
+def _known_keys() -> list[str]:
+    groups: list[type[BaseModel]] = [RunConfig, DataConfig, NetworkConfig, ParameterisationConfig]
+    groups += [ScheduleConfig, LevelConfig, TrainingConfig, FourierMaskConfig, PixelMaskConfig]
+    groups += [BlockMeanConfig, BlurConfig]
+    return [name for group in groups for name in group.model_fields]

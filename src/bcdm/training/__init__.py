@@ -1,0 +1,1 @@
+"""Training: the objective, the loop, its state and its logs."""

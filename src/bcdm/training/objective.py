@@ -1,0 +1,105 @@
+r"""From clean images to the loss: $E |s_\theta(\text{statistic}, t) - x_0|^2$ (paper, Thm. 1)."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from bcdm.conditioning import Conditioning
+from bcdm.diffusion import NoiseLevel, Schedule
+from bcdm.measurement import Measurement
+from bcdm.methods import Bayesian
+from bcdm.operators import LinearOperator
+from bcdm.tensors import ImageSpec, SeededNoise, fit
+
+__all__ = ["LevelSampling", "Objective"]
+
+_GOLDEN = 0.6180339887498949
+# Streams of the noise that belongs to one training sample.
+_DIFFUSION, _MEASUREMENT = 0, 1
+
+
+@dataclass(frozen=True)
+class LevelSampling:
+    """Draws log-SNR: a normal law truncated to the schedule's range, and a part at its noise end.
+
+    Args:
+        schedule: Gives the range.
+        mean: Of the normal law.
+        std: Of the normal law.
+        end: The fraction of samples at the noise end, where one call gives the posterior mean.
+    """
+
+    schedule: Schedule
+    mean: float = 0.0
+    std: float = 4.0
+    end: float = 0.1
+
+    def draw(self, seed: int, counters: Tensor) -> NoiseLevel:
+        """Levels of the samples with these counters, (B,) float64.
+
+        Successive counters give a Kronecker sequence, so every batch covers the range evenly.
+        """
+        low, high = self.schedule.log_snr_range
+        offset = SeededNoise(seed, [0]).normal(ImageSpec((1,), torch.float64), step=1 << 61)
+        u = torch.frac(counters.double() * _GOLDEN + torch.special.ndtr(offset[0]))
+        inner = ((u - self.end) / (1 - self.end)).clamp_min(0)
+        edges = torch.tensor([low, high], dtype=torch.float64)
+        bottom, top = torch.special.ndtr((edges - self.mean) / self.std)
+        normal = self.mean + self.std * torch.special.ndtri(bottom + inner * (top - bottom))
+        log_snr = torch.where(u < self.end, low, normal.clamp(low, high))
+        return self.schedule.level(log_snr)
+
+
+class Objective(nn.Module):
+    """The training loss of a method, as the module that is trained.
+
+    Every random number is a function of (seed, sample counter): which process computes a sample,
+    and with which others, changes nothing.
+
+    Args:
+        method: What is trained; its network is this module's only child.
+        operator: Measures the training images.
+        noise_std: The measurements' noise.
+        levels: How noise levels are drawn.
+        seed: Of all noise.
+    """
+
+    def __init__(
+        self,
+        method: Bayesian,
+        operator: LinearOperator,
+        noise_std: float,
+        levels: LevelSampling,
+        seed: int,
+    ) -> None:
+        super().__init__()
+        self.network = method.network
+        self.method = method
+        self.operator = operator
+        self.noise_std = noise_std
+        self.levels = levels
+        self.seed = seed
+
+    def forward(self, x_0: Tensor, counters: Tensor) -> Tensor:
+        """The weighted squared error of each image, (B,)."""
+        return self.error(x_0, counters, self.levels.draw(self.seed, counters))
+
+    def error(self, x_0: Tensor, counters: Tensor, level: NoiseLevel) -> Tensor:
+        """The same at given levels."""
+        noise = SeededNoise(self.seed, counters.tolist())
+        image = ImageSpec.of(x_0)
+        alpha, sigma = fit(x_0, *level)
+        x_t = alpha * x_0 + sigma * noise.normal(image, step=_DIFFUSION)
+        clean = self.operator.forward(x_0)
+        static = noise.normal(ImageSpec.of(clean), step=_MEASUREMENT)
+        measurement = Measurement(clean + self.noise_std * static, self.operator, self.noise_std)
+        mean = self.method.estimate(Conditioning(measurement, level), x_t)
+        squared = (mean - x_0).abs().square().flatten(1).mean(1)
+        return squared * self._weight(level).to(squared)
+
+    def _weight(self, level: NoiseLevel) -> Tensor:
+        """The paper's plain loss for "image"; unit scale at every level for "residual"."""
+        if self.method.parameterisation.output == "image":
+            return torch.ones_like(level.sigma)
+        return self.method.parameterisation.scale(level) ** -2

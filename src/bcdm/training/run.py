@@ -1,0 +1,108 @@
+"""A training run from a file of settings to a model folder."""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+import yaml
+
+from bcdm.checkpoint import save_model
+from bcdm.config import RunConfig, load_config, resolve_data_path
+from bcdm.data import assign_splits, open_images, select_split
+from bcdm.errors import InputError
+from bcdm.training.train import Trainer, open_processes
+
+__all__ = ["plan", "run"]
+
+
+def run(
+    path: Path,
+    overrides: Sequence[str],
+    data: Path | None,
+    out: Path | None,
+    *,
+    dry_run: bool,
+    report: Callable[[str], None],
+) -> Path:
+    """Trains, or goes on training, and writes the model; returns the model's folder."""
+    config = load_config(path, overrides)
+    folder = out or Path("runs") / config.name
+    source = open_images(
+        resolve_data_path(config.data, data), config.data.key, config.data.source_range
+    )
+    labels = assign_splits(source, config.data.fractions, config.data.split_seed)
+    images = select_split(source, labels, "train")
+    validation = select_split(source, labels, "val")
+    if not len(images):
+        raise InputError(f"{config.data.path} has no training images: check data.fractions")
+    with open_processes() as processes:
+        trainer = Trainer(
+            config, images, validation if len(validation) else None, folder, processes
+        )
+        if dry_run:
+            report(plan(trainer))
+            return folder
+        if processes.rank == 0:
+            _store_settings(config, folder)
+        trainer.run()
+        if processes.rank == 0:
+            facts = {"training_images": len(images), "parameters": count_parameters(trainer)}
+            network, operator = trainer.state.average.module, trainer.objective.operator
+            save_model(folder / "model", config, network, operator, trainer.shape, facts)
+            report(f"wrote {folder / 'model'}")
+    return folder / "model"
+
+
+def count_parameters(trainer: Trainer) -> int:
+    """Trainable numbers."""
+    return sum(p.numel() for p in trainer.state.network.parameters())
+
+
+def plan(trainer: Trainer) -> str:
+    """What a run would do: sizes, memory, and the time three steps predict."""
+    config, parameters = trainer.config, count_parameters(trainer)
+    options = config.training
+    batch = next(iter(trainer.make_batches(0)))
+    times = []
+    for _ in range(4):
+        start = time.perf_counter()
+        trainer.advance(trainer.objective, batch.images, batch.counters)
+        times.append(time.perf_counter() - start)
+    each = sorted(times[1:])[1]
+    # Weights, gradients, two moments and the average, four bytes each.
+    state = 20 * parameters / 2**20
+    shape = "x".join(str(side) for side in batch.images.shape[1:])
+    lines = [
+        f"run         {config.name}: {options.steps} steps of {options.batch} images {shape}",
+        f"data        {len(trainer.images)} training images, "
+        f"{options.steps * options.batch / len(trainer.images):.1f} epochs",
+        f"operator    {config.operator.kind}, noise_std {config.noise_std} "
+        f"on {config.data.value_range}",
+        f"network     {parameters / 1e6:.2f} M parameters x {config.network.iterations}",
+        f"memory      {state:.0f} MiB of state{_peak()}",
+        f"time        {each:.2f} s a step here, {each * options.steps / 60:.0f} minutes in all",
+    ]
+    return "\n".join(lines)
+
+
+def _peak() -> str:
+    if not torch.cuda.is_available():
+        return ""
+    return f", {torch.cuda.max_memory_allocated() / 2**20:.0f} MiB at the peak of a step"
+
+
+def _store_settings(config: RunConfig, folder: Path) -> None:
+    """The resolved settings, beside what they make; a run in progress keeps its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    stored = folder / "config.yaml"
+    text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+    if (
+        stored.exists()
+        and stored.read_text() != text
+        and list((folder / "checkpoints").glob("step-*"))
+    ):
+        raise InputError(
+            f"{folder} holds a run with other settings: choose another --out, or remove it"
+        )
+    stored.write_text(text)

@@ -1,0 +1,197 @@
+"""The training loop: DDP over processes, and every random number a function of counters."""
+
+import contextlib
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.swa_utils import AveragedModel
+
+from bcdm.config import RunConfig
+from bcdm.construction import build_method, build_operator, build_preparation
+from bcdm.data import Augmentation, ImageBatches, ImageSource
+from bcdm.training.logs import Log
+from bcdm.training.objective import LevelSampling, Objective
+from bcdm.training.state import Checkpoints, TrainingState
+from bcdm.training.validation import validate
+
+__all__ = ["Trainer", "open_processes", "train"]
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among all of the run."""
+
+    rank: int = 0
+    world: int = 1
+    device: torch.device = torch.device("cpu")  # noqa: RUF009
+
+
+@contextlib.contextmanager
+def open_processes() -> Iterator[Processes]:
+    """Joins the processes that torchrun started; a run of one needs none."""
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    cuda = torch.cuda.is_available()
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    device = torch.device("cuda", local) if cuda else torch.device("cpu")
+    if world == 1:
+        yield Processes(device=device)
+        return
+    dist.init_process_group("nccl" if cuda else "gloo")
+    try:
+        yield Processes(dist.get_rank(), world, device)
+    finally:
+        dist.destroy_process_group()
+
+
+class Trainer:
+    """All parts of one run, built from its settings.
+
+    Args:
+        config: The run.
+        images: Training images.
+        validation: Validation images; none for no validation.
+        folder: Where checkpoints and logs go.
+        processes: Who takes part.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        images: ImageSource,
+        validation: ImageSource | None,
+        folder: Path,
+        processes: Processes,
+    ) -> None:
+        self.config, self.folder, self.processes = config, folder, processes
+        self.images, self.validation = images, validation
+        self.preparation = build_preparation(config.data)
+        self.shape = shape = tuple(self.preparation(images[0]).shape)
+        method = build_method(config, shape)
+        method.network.to(processes.device)
+        operator = build_operator(config.operator, (shape[-2], shape[-1])).to(processes.device)
+        levels = LevelSampling(method.schedule, **config.training.levels.model_dump())
+        seed = config.training.seed
+        self.objective = Objective(method, operator, config.noise_std, levels, seed)
+        optimizer = torch.optim.Adam(
+            method.network.parameters(),
+            lr=config.training.learning_rate,
+            betas=config.training.betas,
+        )
+        average = AveragedModel(method.network, multi_avg_fn=partial(_average, config.training.ema))
+        self.state = TrainingState(method.network, average, optimizer)
+        self.checkpoints = Checkpoints(folder / "checkpoints", config.training.keep)
+
+    def run(self) -> None:
+        """Trains from the last checkpoint to the last step."""
+        options, state = self.config.training, self.state
+        self.checkpoints.restore_latest(state)
+        first = self.processes.rank == 0
+        log = Log(self.folder if first else None, state.step, options.steps, options.batch)
+        model: nn.Module = self.objective
+        if self.processes.world > 1:
+            model = DistributedDataParallel(self.objective)
+        for batch in self.make_batches(state.step):
+            loss = self.advance(model, batch.images, batch.counters)
+            state.step += 1
+            if state.step % options.log_every == 0 or state.step == options.steps:
+                mean = self._average_over_processes(loss)
+                log.write(state.step, {"loss": mean})
+                log.say(state.step, f"loss {mean:.4f}")
+            if state.step % options.validate_every == 0 or state.step == options.steps:
+                self._validate(log)
+            if state.step % options.checkpoint_every == 0 or state.step == options.steps:
+                self.checkpoints.save(state)
+        log.close()
+
+    def make_batches(self, start: int) -> ImageBatches:
+        """This process's part of every batch from step `start` on."""
+        data, options = self.config.data, self.config.training
+        return ImageBatches(
+            self.images,
+            self.preparation,
+            Augmentation(flip=data.flip, shift=data.shift),
+            seed=options.seed,
+            global_batch=options.batch,
+            start_step=start,
+            stop_step=options.steps,
+            rank=self.processes.rank,
+            world_size=self.processes.world,
+            cache=data.cache,
+        )
+
+    def advance(self, model: nn.Module, images: Tensor, counters: Tensor) -> Tensor:
+        """One optimiser step; returns this process's mean loss."""
+        options, optimizer = self.config.training, self.state.optimizer
+        for group in optimizer.param_groups:
+            group["lr"] = options.learning_rate * self._rate(self.state.step)
+        optimizer.zero_grad(set_to_none=True)
+        parts = list(zip(images.chunk(options.accumulation), counters.chunk(options.accumulation),
+                         strict=True))  # fmt: skip
+        total = torch.zeros((), device=self.processes.device)
+        for number, (part, count) in enumerate(parts):
+            last = number == len(parts) - 1
+            joined = isinstance(model, DistributedDataParallel) and not last
+            with model.no_sync() if joined else contextlib.nullcontext(), self._precision():  # type: ignore[operator]
+                loss = model(part.to(self.processes.device), count).sum() / len(images)
+            loss.backward()
+            total += loss.detach()
+        nn.utils.clip_grad_norm_(self.state.network.parameters(), options.clip)
+        optimizer.step()
+        self.state.average.update_parameters(self.state.network)
+        return total
+
+    def _rate(self, step: int) -> float:
+        """Warm-up, then a cosine to zero: a factor of the learning rate."""
+        options = self.config.training
+        warm = min(1.0, (step + 1) / max(1, options.warmup))
+        if not options.decay:
+            return warm
+        return warm * 0.5 * (1 + math.cos(math.pi * step / options.steps))
+
+    def _precision(self) -> contextlib.AbstractContextManager[object]:
+        enabled = self.config.training.precision == "bfloat16"
+        return torch.autocast(self.processes.device.type, torch.bfloat16, enabled=enabled)
+
+    def _average_over_processes(self, loss: Tensor) -> float:
+        if self.processes.world > 1:
+            dist.all_reduce(loss)
+        return float(loss) / self.processes.world
+
+    def _validate(self, log: Log) -> None:
+        if self.processes.rank == 0 and self.validation is not None:
+            images = torch.stack([
+                self.preparation(self.validation[i])
+                for i in range(min(self.config.training.validation_images, len(self.validation)))
+            ]).to(self.processes.device)  # fmt: skip
+            values = validate(self.objective, self.state.average.module, images, self.folder)
+            log.write(self.state.step, values)
+            log.say(self.state.step, f"validation: one-call PSNR {values['psnr']:.2f} dB")
+        if self.processes.world > 1:
+            dist.barrier()
+
+
+def _average(
+    decay: float, averaged: list[Tensor], current: list[Tensor], updates: Tensor | int
+) -> None:
+    """Exponential average whose memory grows with the run, so that its start is soon forgotten."""
+    count = int(updates)
+    keep = min(decay, (1 + count) / (10 + count))
+    torch._foreach_lerp_(averaged, current, 1 - keep)
+
+
+def train(
+    config: RunConfig, images: ImageSource, validation: ImageSource | None, folder: Path
+) -> Trainer:
+    """Runs or goes on with a training in `folder`; the same call in every process."""
+    with open_processes() as processes:
+        trainer = Trainer(config, images, validation, folder, processes)
+        trainer.run()
+        return trainer

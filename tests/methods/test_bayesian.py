@@ -1,0 +1,187 @@
+"""Learned Bayesian conditioning: parameterisations by algebra, and the posterior by learning."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from bcdm.conditioning import Conditioning
+from bcdm.diffusion import VE, VP, DPMSolver, posterior_mean, sample
+from bcdm.errors import InputError
+from bcdm.evaluation import sliced_wasserstein
+from bcdm.measurement import Measurement
+from bcdm.methods import Bayesian, GaussianMixture, Parameterisation
+from bcdm.networks import NCSNpp, NCSNppConfig, UnrolledNetwork
+from bcdm.operators import Dense, FourierMask, PixelMask
+from bcdm.tensors import fit
+from bcdm.training.objective import LevelSampling, Objective
+
+
+def normal(*shape: int, seed: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+class Vectors(nn.Module):
+    """A small network over the plane, with the interface of an unrolled one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            self.layers = nn.Sequential(
+                nn.Linear(2 + 16, 128), nn.SiLU(), nn.Linear(128, 128), nn.SiLU(),
+                nn.Linear(128, 128), nn.SiLU(), nn.Linear(128, 2),
+            )  # fmt: skip
+
+    def forward(self, x: Tensor, log_snr: Tensor, project) -> Tensor:
+        angles = log_snr[:, None] * 0.15 * 1.6 ** torch.arange(8) / 2
+        features = torch.cat([angles.sin(), angles.cos()], 1).expand(len(x), -1)
+        return project(self.layers(torch.cat([x, features], 1)))
+
+
+@pytest.mark.parametrize("statistic", ["wiener", pytest.param("whitened", marks=pytest.mark.slow)])
+def test_learned_posterior_is_the_exact_one(statistic: str) -> None:
+    """A mixture in the plane, one coordinate measured: trained in seconds, judged by sliced W1."""
+    means = torch.tensor([[-0.8, -0.6], [-0.7, 0.7], [0.8, 0.1], [0.1, -0.9]])
+    prior = GaussianMixture(torch.zeros(4), means, 0.01 * torch.eye(2)[None])
+    operator, noise_std = Dense(torch.tensor([[1.0, 0.3]])), 0.2
+    parameterisation = Parameterisation(statistic, prior_std=0.7)
+    trained = Bayesian(Vectors(), VP(), parameterisation)
+    objective = Objective(trained, operator, noise_std, LevelSampling(VP()), seed=0)
+    optimizer = torch.optim.Adam(trained.network.parameters(), lr=3e-3)
+    average = AveragedModel(trained.network, multi_avg_fn=get_ema_multi_avg_fn(0.99))
+    steps, batch = 1500, 512
+    images = prior.sample(steps * batch // 4, seed=1)
+    for step in range(steps):
+        counters = torch.arange(step * batch, (step + 1) * batch)
+        for group in optimizer.param_groups:
+            group["lr"] = 3e-3 * (1 - step / steps)
+        optimizer.zero_grad()
+        objective(images[counters % len(images)], counters).mean().backward()
+        optimizer.step()
+        average.update_parameters(trained.network)
+    method = Bayesian(average.module, VP(), parameterisation)
+    distances, floors = [], []
+    for k in range(8):
+        measurement = Measurement.simulate(
+            prior.sample(1, seed=100 + k), operator, noise_std, seed=k
+        )
+        drawn = sample(method.condition(measurement), DPMSolver(), steps=30, indices=range(1000))
+        posterior = prior.condition(measurement)
+        exact = posterior.sample(2000, seed=200 + k)
+        distances.append(float(sliced_wasserstein(drawn, exact)))
+        floors.append(float(sliced_wasserstein(posterior.sample(1000, seed=300 + k), exact)))
+        one_call = posterior_mean(method.condition(measurement))[0]
+        assert float((one_call - posterior.mean).abs().max()) < 0.12
+    assert sum(distances) <= 2 * sum(floors), (distances, floors)
+
+
+@pytest.mark.parametrize("schedule", [VP(), VE()], ids=["VP", "VE"])
+def test_residual_scale_is_the_spread_a_white_prior_leaves(schedule) -> None:
+    r"""Under N(0, s^2 I) the error of w has covariance C^2, so a perfect f has unit size."""
+    generator = torch.Generator().manual_seed(0)
+    operator = Dense(torch.randn(3, 5, generator=generator, dtype=torch.float64))
+    parameterisation = Parameterisation(prior_std=0.7)
+    prior = GaussianMixture.gaussian(torch.zeros(5).double(), 0.49 * torch.eye(5).double())
+    measurement = Measurement.simulate(prior.sample(1, seed=1), operator, 0.2, seed=2)
+    eye = torch.eye(5).double()
+    for log_snr in (-8.0, 0.0, 6.0):
+        level = schedule.level(torch.tensor([log_snr]).double())
+        conditioning = Conditioning(measurement, level)
+        _, project = parameterisation.prepare(conditioning, torch.zeros(5, 5).double())
+        zero = project(torch.zeros(5, 5).double())
+        spread = project(eye) - zero
+        # The exact covariance of x_0 given x_t and y.
+        both = prior.condition(measurement).condition(
+            Measurement(torch.zeros(1, 5).double(), Dense(eye), float(level.sigma / level.alpha))
+        )
+        torch.testing.assert_close(spread @ spread.mT, both.covariance, rtol=1e-8, atol=1e-8)
+        assert float(parameterisation.scale(level)) >= float(both.covariance.diag().max().sqrt())
+
+
+def test_wiener_is_the_exact_mean_of_a_white_prior() -> None:
+    """An untrained network gives zero: the estimate is then the Wiener one, exact for N(0, s^2)."""
+    prior = GaussianMixture.gaussian(torch.zeros(64), 0.25 * torch.eye(64), (1, 8, 8))
+    mask = torch.rand(8, 8, generator=torch.Generator().manual_seed(0)) < 0.4
+    network = UnrolledNetwork(NCSNpp(NCSNppConfig(width=4, multipliers=(1, 2))), 1)
+    method = Bayesian(network, VP(), Parameterisation(prior_std=0.5))
+    for operator in (PixelMask(mask), FourierMask(mask, real=True)):
+        measurement = Measurement.simulate(prior.sample(1, seed=1), operator, 0.1, seed=2)
+        level = VP().level(torch.tensor([0.7]).double())
+        x_t = normal(2, 1, 8, 8, seed=3)
+        exact = prior.condition(measurement).denoise(x_t, level)
+        torch.testing.assert_close(
+            method.condition(measurement)(x_t, level), exact, rtol=1e-4, atol=1e-4
+        )
+
+
+def test_paper_form_ends_in_data_consistency() -> None:
+    """x_hat in, four passes of backbone and data consistency out (paper, Sec. 4)."""
+    backbone = NCSNpp(NCSNppConfig(width=4, multipliers=(1, 2)))
+    with torch.no_grad():
+        for parameter in backbone.parameters():
+            parameter += 0.02
+    method = Bayesian(
+        UnrolledNetwork(backbone, 4), VP(), Parameterisation("whitened", "image", weight=0.01)
+    )
+    mask = torch.rand(8, 8, generator=torch.Generator().manual_seed(0)) < 0.4
+    measurement = Measurement(normal(1, 1, 8, 8, seed=1), PixelMask(mask), 0.1)
+    level = VP().level(torch.tensor([0.7]).double())
+    x_t = normal(1, 1, 8, 8, seed=3)
+    conditioning = Conditioning(measurement, level)
+    x = conditioning.whitened_statistic(x_t)
+    natural = conditioning.natural_statistic(x_t)
+    for _ in range(4):
+        x = conditioning.data_consistency(backbone(x, level.log_snr.float()), natural, 0.01)
+    torch.testing.assert_close(method.condition(measurement)(x_t, level), x)
+
+
+def test_pivot_input_has_unit_size_where_nothing_is_measured() -> None:
+    operator = PixelMask(torch.zeros(4, 4, dtype=torch.bool))
+    parameterisation = Parameterisation("pivot", prior_std=0.5)
+    x_0 = 0.5 * normal(4000, 1, 4, 4, seed=1)
+    for log_snr in (-8.0, 0.0, 8.0):
+        level = VP().level(torch.tensor([log_snr]).double())
+        alpha, sigma = fit(x_0, *level)
+        x_t = alpha * x_0 + sigma * normal(4000, 1, 4, 4, seed=2)
+        conditioning = Conditioning(Measurement(torch.zeros(1, 1, 4, 4), operator, 0.1), level)
+        seen, _ = parameterisation.prepare(conditioning, x_t)
+        assert float(seen.std()) == pytest.approx(1, abs=0.02)
+
+
+def test_levels_cover_the_range() -> None:
+    sampling = LevelSampling(VP(), mean=0.0, std=4.0, end=0.1)
+    counters = torch.arange(20000)
+    log_snr = sampling.draw(3, counters).log_snr
+    low, high = VP().log_snr_range
+    at_end = (log_snr < low + 1e-6).double().mean()
+    assert float(at_end) == pytest.approx(0.1, abs=0.002)
+    rest = log_snr[log_snr >= low + 1e-6]
+    assert float(rest.max()) <= high + 1e-6
+    # The truncated normal's own median.
+    edges = torch.special.ndtr(torch.tensor([low / 4, high / 4]).double())
+    median = 4 * float(torch.special.ndtri(edges.mean()))
+    assert float(rest.median()) == pytest.approx(median, abs=0.02)
+    # A pure function of (seed, counter), whatever batch it stands in.
+    assert torch.equal(sampling.draw(3, counters[7:9]).log_snr, log_snr[7:9])
+    # Each batch covers the range evenly: its mean hardly varies.
+    means = log_snr.reshape(-1, 32).mean(1)
+    assert float(means.std()) < 0.25 * float(log_snr.std()) / 32**0.5 * 2
+
+
+def test_loss_does_not_depend_on_the_batch() -> None:
+    network = UnrolledNetwork(NCSNpp(NCSNppConfig(width=4, multipliers=(1, 2))), 1)
+    method = Bayesian(network, VP(), Parameterisation())
+    operator = PixelMask(torch.rand(8, 8, generator=torch.Generator().manual_seed(0)) < 0.4)
+    objective = Objective(method, operator, 0.1, LevelSampling(VP()), seed=1)
+    x, counters = normal(6, 1, 8, 8, seed=1), torch.arange(6)
+    whole = objective(x, counters)
+    parts = torch.cat([objective(x[k : k + 2], counters[k : k + 2]) for k in (0, 2, 4)])
+    torch.testing.assert_close(parts, whole)
+
+
+def test_errors() -> None:
+    with pytest.raises(InputError, match="statistic"):
+        Parameterisation("white")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="output"):
+        Parameterisation(output="noise")  # type: ignore[arg-type]

@@ -1,0 +1,62 @@
+"""The command line as a user runs it: real processes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", "-c", "from bcdm.cli import main; main()", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_help_needs_no_torch() -> None:
+    code = "import sys, bcdm, bcdm.cli\nassert 'torch' not in sys.modules, 'torch was imported'"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    shown = run("--help")
+    assert shown.returncode == 0
+    assert "benchmark" in shown.stdout
+
+
+def test_lazy_names_are_all_there() -> None:
+    import bcdm
+
+    for name in bcdm.__all__:
+        assert getattr(bcdm, name) is not None
+    with pytest.raises(AttributeError):
+        _ = bcdm.nothing
+
+
+@pytest.mark.parametrize("bench", ["moments", "mixture", "overhead"])
+def test_benchmarks_write_records(bench: str, tmp_path: Path) -> None:
+    done = run("benchmark", bench, "--smoke", "--json", str(tmp_path / "r.json"))
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "r.json").read_text())
+    assert rows
+    assert all(row["command"].startswith(f"bcdm benchmark {bench} --smoke") for row in rows)
+    assert all(row["holds"] is not False for row in rows)
+
+
+def test_missed_requirement_fails() -> None:
+    code = (
+        "from bcdm.cli import _finish; from bcdm.benchmark.records import Record; "
+        "_finish([Record('a', {}, 2.0, required='<= 1')], None)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "1 of 1 rows miss" in done.stderr
+
+
+def test_illustration(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from bcdm import illustration
+
+    illustration.COUNT, count = 20, illustration.COUNT
+    try:
+        path = illustration.draw(tmp_path, seed=0)
+    finally:
+        illustration.COUNT = count
+    assert path.read_bytes()[:4] == b"\x89PNG"

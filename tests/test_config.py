@@ -1,0 +1,85 @@
+"""Settings: typed, overridable, and helpful when they are wrong."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bcdm.config import load_config, parse_config, resolve_data_path
+from bcdm.construction import build_method, build_operator
+from bcdm.errors import InputError
+
+ROOT = Path(__file__).resolve().parents[1]
+BASE = {
+    "name": "a",
+    "data": {"path": "images"},
+    "operator": {"kind": "identity"},
+    "noise_std": 0.1,
+    "training": {"steps": 10},
+}
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("experiments/*/*.yaml")), ids=lambda p: p.stem)
+def test_committed_experiments_are_valid(path: Path) -> None:
+    config = load_config(path)
+    build_operator(config.operator, config.data.size or (64, 64))
+    assert parse_config(yaml.safe_load(yaml.safe_dump(config.model_dump(mode="json")))) == config
+
+
+def test_overrides(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(yaml.safe_dump(BASE))
+    config = load_config(path, ["training.steps=5", "network.width=8", "name=b"])
+    assert (config.training.steps, config.network.width, config.name) == (5, 8, "b")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"nois_std": 1}, "did you mean 'noise_std'"),
+        ({"training": {"steps": 10, "leaning_rate": 1}}, "did you mean 'learning_rate'"),
+        ({"training": {"steps": 0}}, "training.steps"),
+        ({"noise_std": -1}, "noise_std"),
+        ({"operator": {"kind": "blur"}}, "operator"),
+        ({"operator": {"kind": "centre_box"}}, "box"),
+    ],
+)
+def test_mistakes_are_one_line(change: dict, words: str) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        parse_config(BASE | change)
+    assert "\n" not in str(caught.value)
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot read"):
+        load_config(tmp_path / "absent.yaml")
+    (tmp_path / "bad.yaml").write_text("a: [")
+    with pytest.raises(InputError, match="not YAML"):
+        load_config(tmp_path / "bad.yaml")
+    (tmp_path / "empty.yaml").write_text("")
+    with pytest.raises(InputError, match="no settings"):
+        load_config(tmp_path / "empty.yaml")
+    (tmp_path / "good.yaml").write_text(yaml.safe_dump(BASE))
+    with pytest.raises(InputError, match="--set"):
+        load_config(tmp_path / "good.yaml", ["steps"])
+
+
+def test_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    data = parse_config(BASE).data
+    monkeypatch.delenv("BCDM_DATA", raising=False)
+    with pytest.raises(InputError, match="BCDM_DATA"):
+        resolve_data_path(data, None)
+    monkeypatch.setenv("BCDM_DATA", str(tmp_path))
+    assert resolve_data_path(data, None) == tmp_path / "images"
+    assert resolve_data_path(data, "/elsewhere") == Path("/elsewhere/images")
+
+
+def test_the_papers_network_has_two_experts() -> None:
+    config = parse_config(BASE | {"network": {
+        "width": 8, "multipliers": [1, 2], "iterations": 4, "experts_below_t": 50,
+    }, "parameterisation": {"statistic": "whitened", "output": "image"}})  # fmt: skip
+    method = build_method(config, (1, 16, 16))
+    single = build_method(parse_config(BASE | {"network": {"width": 8, "multipliers": [1, 2]}}),
+                          (1, 16, 16))  # fmt: skip
+    count = [sum(p.numel() for p in m.network.parameters()) for m in (method, single)]
+    assert count[0] == 2 * count[1]

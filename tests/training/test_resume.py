@@ -1,0 +1,196 @@
+"""Runs that are killed and go on: real processes, real signals, compared to the bit."""
+
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from bcdm.config import parse_config
+from bcdm.data import ArrayFile
+from bcdm.training.state import Checkpoints
+from bcdm.training.train import Processes, Trainer
+
+STEPS = 40
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> dict:
+    images = np.random.default_rng(0).integers(0, 255, (48, 16, 16), np.uint8)
+    labels = np.array(["train"] * 40 + ["val"] * 8)
+    np.savez(tmp_path / "images.npz", images=images, split=labels)
+    return {
+        "name": "tiny",
+        "data": {"path": str(tmp_path / "images.npz"), "channels": 1, "flip": True, "shift": 1},
+        "operator": {"kind": "fourier_mask", "acceleration": 4},
+        "noise_std": 0.05,
+        "network": {"width": 8, "multipliers": [1, 2], "blocks": 1, "attention": []},
+        "training": {
+            "steps": STEPS, "batch": 8, "accumulation": 2, "warmup": 5, "log_every": 1,
+            "validate_every": 20, "validation_images": 4, "checkpoint_every": 3,
+        },
+    }  # fmt: skip
+
+
+def command(settings: dict, folder: Path, processes: int, *extra: str) -> list[str]:
+    path = folder.parent / "run.yaml"
+    path.write_text(yaml.safe_dump(settings))
+    base = [sys.executable]
+    if processes > 1:
+        base += ["-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
+        base += ["--master-port", str(random.Random().randint(20000, 60000))]
+    return [*base, "-m", "bcdm", "train", str(path), "--out", str(folder), *extra]
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+
+
+def run(settings: dict, folder: Path, processes: int = 1, *extra: str) -> None:
+    done = subprocess.run(
+        command(settings, folder, processes, *extra), env=environment(), capture_output=True,
+        text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def logged(folder: Path) -> list[dict]:
+    path = folder / "log.jsonl"
+    return [json.loads(row) for row in path.read_text().splitlines()] if path.exists() else []
+
+
+def losses(folder: Path) -> dict[int, float]:
+    return {row["step"]: row["loss"] for row in logged(folder) if "loss" in row}
+
+
+def run_and_kill(settings: dict, folder: Path, processes: int, step: int) -> None:
+    """Starts a run and kills it (one rank of it, if there are two) once it has logged `step`."""
+    running = subprocess.Popen(
+        command(settings, folder, processes), env=environment(), stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    deadline = time.monotonic() + 200
+    while time.monotonic() < deadline and running.poll() is None:
+        rows = logged(folder) if (folder / "log.jsonl").exists() else []
+        if rows and rows[-1]["step"] >= step:
+            break
+        time.sleep(0.002)
+    victim = running.pid
+    if processes > 1:
+        children = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
+        victim = int(children[-1]) if children else victim
+    if running.poll() is None:
+        os.kill(victim, signal.SIGKILL)
+    running.wait(timeout=200)
+
+
+def assert_same(one: Path, other: Path) -> None:
+    a, b = load_file(one / "model/model.safetensors"), load_file(other / "model/model.safetensors")
+    assert a.keys() == b.keys()
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert logged(one) == logged(other)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_killed_run_goes_on_to_the_same_bits(settings, tmp_path: Path, processes: int) -> None:
+    run(settings, tmp_path / "whole", processes)
+    step = random.Random(processes).randint(4, STEPS - 4)
+    run_and_kill(settings, tmp_path / "killed", processes, step)
+    assert not (tmp_path / "killed/model").exists()
+    run(settings, tmp_path / "killed", processes)
+    assert_same(tmp_path / "whole", tmp_path / "killed")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, 2])
+def test_twenty_random_kills(settings, tmp_path: Path, processes: int) -> None:
+    settings["training"]["steps"] = 200
+    run(settings, tmp_path / "whole", processes)
+    draw = random.Random(7)
+    for number, step in enumerate(sorted(draw.randint(1, 195) for _ in range(10))):
+        run_and_kill(settings, tmp_path / "killed", processes, step + number % 2)
+    run(settings, tmp_path / "killed", processes)
+    assert_same(tmp_path / "whole", tmp_path / "killed")
+
+
+def test_world_size_does_not_matter(settings, tmp_path: Path) -> None:
+    """One process, two, and a run that moves from two to one and back: equal to rounding."""
+    settings["training"]["steps"] = 20
+    settings["training"]["decay"] = False
+    run(settings, tmp_path / "one", 1)
+    run(settings, tmp_path / "two", 2)
+    for processes, steps in ((2, 6), (1, 12), (2, 20)):
+        settings["training"]["steps"] = steps
+        settings["training"]["checkpoint_every"] = 6
+        # A longer run is another run; its settings are let in by removing the stored ones.
+        (tmp_path / "moved/config.yaml").unlink(missing_ok=True)
+        run(settings, tmp_path / "moved", processes)
+    base = load_file(tmp_path / "one/model/model.safetensors")
+    for other in ("two", "moved"):
+        weights = load_file(tmp_path / other / "model/model.safetensors")
+        worst = max(float((weights[n].double() - base[n].double()).abs().max()) for n in base)
+        assert worst < 1e-5
+        expected, got = losses(tmp_path / "one"), losses(tmp_path / other)
+        assert expected.keys() == got.keys()
+        assert max(abs(expected[step] - got[step]) for step in expected) < 1e-5
+
+
+def make_trainer(settings: dict, folder: Path) -> Trainer:
+    config = parse_config(settings)
+    return Trainer(config, ArrayFile(config.data.path), None, folder, Processes())
+
+
+def test_failed_write_keeps_the_last_checkpoint(settings, tmp_path: Path) -> None:
+    """The operating system refuses to write more than 4 kB: what a full disk does."""
+    settings["training"]["steps"] = 3
+    trainer = make_trainer(settings, tmp_path / "run")
+    trainer.run()
+    before = {name: t.clone() for name, t in trainer.state.tensors().items()}
+    trainer.state.step = 4
+    with torch.no_grad():
+        for parameter in trainer.state.network.parameters():
+            parameter += 1
+    old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        with pytest.warns(UserWarning, match="checkpoint at step 4 failed"):
+            assert not trainer.checkpoints.save(trainer.state)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, old)
+    again = make_trainer(settings, tmp_path / "run")
+    assert again.checkpoints.restore_latest(again.state) is not None
+    assert again.state.step == 3
+    assert all(torch.equal(t, before[name]) for name, t in again.state.tensors().items())
+
+
+def test_partial_checkpoint_is_ignored_and_old_ones_go(settings, tmp_path: Path) -> None:
+    trainer = make_trainer(settings, tmp_path / "run")
+    trainer.run()
+    names = [path.name for path in trainer.checkpoints.list()]
+    assert names == ["step-000000039", "step-000000040"]
+    (tmp_path / "run/checkpoints/step-000000099.partial").mkdir()
+    assert [p.name for p in Checkpoints(tmp_path / "run/checkpoints", 2).list()] == names
+
+
+def test_other_settings_in_the_same_folder_are_refused(settings, tmp_path: Path) -> None:
+    settings["training"]["steps"] = 3
+    run(settings, tmp_path / "run")
+    settings["noise_std"] = 0.2
+    done = subprocess.run(
+        command(settings, tmp_path / "run", 1), env=environment(), capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "other settings" in done.stderr
