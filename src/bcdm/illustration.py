@@ -98,7 +98,7 @@ def _draw_fields(figure: "Figure", fields: dict[str, Denoiser]) -> None:
         row[0].set_ylabel(name)
         for axis, abar in zip(row, ABAR, strict=True):
             image = axis.imshow(
-                magnitude(denoiser, abar).clamp_min(1e-2).log10(),
+                magnitude(denoiser, abar).clamp_min(1e-2).log10().numpy(),
                 origin="lower", extent=(-EDGE, EDGE, -EDGE, EDGE), cmap="viridis", vmin=-1, vmax=3,
             )  # fmt: skip
     for axis, abar in zip(axes[0], ABAR, strict=True):
@@ -144,7 +144,7 @@ def _scatter(axis: "Axes", prior: GaussianMixture, points: Tensor, name: str) ->
         linewidths=1.2,
     )
     inside = points.abs().amax(1) <= EDGE
-    shown = points[inside]
+    shown = points[inside].numpy()
     axis.scatter(shown[:, 0], shown[:, 1], s=9, alpha=0.4, color="tab:red", linewidths=0)
     axis.set(xlim=(-EDGE, EDGE), ylim=(-EDGE, EDGE), aspect="equal")
     outside = len(points) - int(inside.sum())

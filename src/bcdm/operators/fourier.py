@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.fft import fft2, fftshift, ifft2, ifftshift, irfft2, rfft2
 
 from bcdm.errors import DtypeError, InputError
-from bcdm.operators.base import Coefficient, LinearOperator, Spectral, check_trailing
-from bcdm.tensors import fit, real_dtype
+from bcdm.operators.base import LinearOperator, Spectral, check_trailing
+from bcdm.tensors import real_dtype
 
 __all__ = ["CircularBlur", "FourierMask"]
 
@@ -24,14 +24,11 @@ class _FourierDiagonal(LinearOperator):
     def gram_function(self, f: Spectral, x: Tensor) -> Tensor:
         r"""Filters: $F^H f(\Lambda) F x$."""
         spectrum, eigenvalues = self._analyse(x)
-        return self._synthesise(f(eigenvalues) * spectrum, x)
-
-    def solve(self, a: Coefficient, b: Coefficient, x: Tensor) -> Tensor:
-        r"""Filters by $1 / (a + b \Lambda)$."""
-        shift, scale = fit(x, a, b)
-        spectrum, eigenvalues = self._analyse(x)
-        # In place: at this size another pass over memory costs as much as a third of an FFT.
-        return self._synthesise(spectrum.div_(shift + scale * eigenvalues), x)
+        gain = f(eigenvalues)
+        # In place where it can be: another pass over memory costs a good part of an FFT.
+        if len(gain) in (1, len(spectrum)):
+            return self._synthesise(spectrum.mul_(gain), x)
+        return self._synthesise(spectrum * gain, x)
 
     def _analyse(self, x: Tensor) -> tuple[Tensor, Tensor]:
         check_trailing(type(self).__name__, x, tuple(self._eigenvalues.shape[-2:]))

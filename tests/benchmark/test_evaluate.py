@@ -1,0 +1,90 @@
+"""Evaluation from a model folder and an image file to records, figure and card."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from click.testing import CliRunner
+
+from bcdm.benchmark.evaluate import bootstrap
+from bcdm.cli import cli
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 255, (30, 16, 16), np.uint8)
+    split = np.array(["train"] * 16 + ["val"] * 4 + ["test"] * 10)
+    subject = np.array([f"s{i // 2}" for i in range(30)])
+    np.savez(tmp_path / "images.npz", images=images, split=split, subject=subject)
+    settings = {
+        "name": "tiny",
+        "data": {"path": "images.npz", "channels": 1},
+        "operator": {"kind": "centre_box", "box": [4, 4]},
+        "noise_std": 0.05,
+        "network": {"width": 8, "multipliers": [1, 2], "blocks": 1, "attention": []},
+        "training": {"steps": 2, "batch": 4, "validation_images": 2},
+    }
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(settings))
+    arguments = ["train", str(tmp_path / "run.yaml"), "--data", str(tmp_path)]
+    plan = CliRunner().invoke(cli, [*arguments, "--out", str(tmp_path / "plan"), "--dry-run"])
+    assert plan.exit_code == 0, plan.output
+    assert "M parameters" in plan.output
+    assert not (tmp_path / "plan").exists()
+    done = CliRunner().invoke(cli, [*arguments, "--out", str(tmp_path / "run")])
+    assert done.exit_code == 0, done.output
+    return tmp_path
+
+
+def test_evaluate_writes_everything(run_folder: Path) -> None:
+    model, out = run_folder / "run/model", run_folder / "r.json"
+    done = CliRunner().invoke(cli, [
+        "evaluate", str(model), "--data", str(run_folder), "--limit", "5", "--samples", "20",
+        "--calls", "3", "--batch", "4", "--json", str(out), "--card",
+        "--figure", str(run_folder / "f.png"),
+    ])  # fmt: skip
+    assert done.exit_code == 0, done.output
+    rows = json.loads(out.read_text())
+    named = {(row["name"], row["case"].get("estimate")): row for row in rows}
+    for estimate in ("zero-filled", "Wiener", "one-call mean", "sample mean", "single sample"):
+        row = named["PSNR", estimate]
+        assert row["case"]["data range"] == 2.0
+        assert row["case"]["images"] == 5
+        assert row["interval"][0] <= row["value"] <= row["interval"][1]
+        assert ("SSIM", estimate) in named
+    assert 0 <= named["coverage 90%", "hidden pixels"]["value"] <= 1
+    # 20 samples cannot resolve 95 %.
+    assert ("coverage 95%", "all pixels") not in named
+    truth = named["chi-square per degree of freedom", "truth"]["value"]
+    assert truth == pytest.approx(1, abs=0.2)
+    assert ("CRPS", "") in named
+    assert (run_folder / "f.png").read_bytes()[:4] == b"\x89PNG"
+    assert "PSNR, one-call mean" in (model / "README.md").read_text()
+
+
+def test_requirements_can_fail(run_folder: Path) -> None:
+    done = CliRunner().invoke(cli, [
+        "evaluate", str(run_folder / "run/model"), "--data", str(run_folder), "--limit", "2",
+        "--calls", "2", "--strict",
+    ])  # fmt: skip
+    assert done.exit_code == 1
+    assert "MISSED" in done.output
+
+
+def test_training_images_are_refused(run_folder: Path) -> None:
+    done = CliRunner().invoke(cli, [
+        "evaluate", str(run_folder / "run/model"), "--data", str(run_folder), "--split", "train",
+    ])  # fmt: skip
+    assert "mean nothing" in str(done.exception)
+
+
+def test_bootstrap_resamples_subjects() -> None:
+    """Ten copies of each subject's number carry no more information than one."""
+    values = torch.randn(20, generator=torch.Generator().manual_seed(0)).double()
+    low, high = bootstrap(values, [str(i) for i in range(20)])
+    copied = bootstrap(values.repeat_interleave(10), [str(i // 10) for i in range(200)])
+    assert copied == pytest.approx((low, high), abs=0.02)
+    assert high - low == pytest.approx(2 * 1.96 * float(values.std()) / 20**0.5, rel=0.25)
