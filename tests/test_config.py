@@ -3,11 +3,15 @@
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from bcdm.config import load_config, parse_config, resolve_data_path
 from bcdm.construction import build_method, build_operator
+from bcdm.diffusion import DPMSolver, sample
 from bcdm.errors import InputError
+from bcdm.measurement import Measurement
+from bcdm.operators import PixelMask
 
 ROOT = Path(__file__).resolve().parents[1]
 BASE = {
@@ -83,3 +87,8 @@ def test_the_papers_network_has_two_experts() -> None:
                           (1, 16, 16))  # fmt: skip
     count = [sum(p.numel() for p in m.network.parameters()) for m in (method, single)]
     assert count[0] == 2 * count[1]
+    # It runs, at levels on both sides of the split.
+    mask = PixelMask(torch.arange(256).reshape(16, 16) % 3 == 0)
+    measurement = Measurement(torch.zeros(1, 1, 16, 16), mask, 0.1)
+    drawn = sample(method.condition(measurement), DPMSolver(), steps=3, indices=range(2))
+    assert drawn.shape == (2, 1, 16, 16)

@@ -52,12 +52,11 @@ def build_method(config: settings.RunConfig, shape: tuple[int, ...]) -> Bayesian
     backbone = NCSNppConfig(
         channels_in=shape[0], channels_out=shape[0], image_size=shape[-1], **plain
     )
-    seeds = [config.training.seed]
-    if network.experts_below_t is not None:
-        seeds.append(config.training.seed + 1)
-    parts = [UnrolledNetwork(NCSNpp(backbone, seed=s), network.iterations) for s in seeds]
-    whole: torch.nn.Module = parts[0]
-    if network.experts_below_t is not None:
-        time = torch.tensor([network.experts_below_t / 1000], dtype=torch.float64)
-        whole = Experts(parts, [float(schedule.log_snr(time))])
+    seed, split = config.training.seed, network.experts_below_t
+    core: torch.nn.Module = NCSNpp(backbone, seed=seed)
+    if split is not None:
+        # Each sample goes through one expert in all iterations.
+        edge = schedule.log_snr(torch.tensor([split / 1000], dtype=torch.float64))
+        core = Experts([core, NCSNpp(backbone, seed=seed + 1)], [float(edge)])
+    whole = UnrolledNetwork(core, network.iterations, network.checkpointing)
     return Bayesian(whole, schedule, Parameterisation(**config.parameterisation.model_dump()))

@@ -135,9 +135,10 @@ def _draw_samples(
 def _scatter(axis: "Axes", prior: GaussianMixture, points: Tensor, name: str) -> None:
     hit = torch.cdist(points, prior.means).argmin(1) == len(prior.means) - 2
     axis.axvline(-4.0, color="0.8", lw=1)
+    centres = prior.means.numpy()
     axis.scatter(
-        prior.means[:, 0],
-        prior.means[:, 1],
+        centres[:, 0],
+        centres[:, 1],
         s=60,
         facecolors="none",
         edgecolors="0.35",

@@ -15,6 +15,7 @@ from bcdm.diffusion import (
     Denoiser,
     DPMSolver,
     NoiseLevel,
+    Step,
     paper_grid,
     posterior_mean,
     sample,
@@ -88,7 +89,7 @@ def test_ancestral_is_equation_3_on_the_papers_table() -> None:
     noise = torch.randn(2, SIZE, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     for k in (0, 500, 998):
         t, s = (schedule.level(grid[i : i + 1]) for i in (k, k + 1))
-        got, _ = Ancestral().step(denoiser, x, t, s, lambda _: noise, None)
+        got, _ = Ancestral().advance(denoiser, x, Step(t, s, lambda _: noise))
         ratio = abar[k] / abar[k + 1]
         score = to_score(denoiser(x, t), x, t)
         printed = (x + (1 - ratio) * score) / ratio.sqrt() + (1 - ratio).sqrt() * noise

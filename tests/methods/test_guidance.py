@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bcdm.diffusion import VE, VP, Ancestral, DPMSolver, Schedule, sample, to_score
+from bcdm.diffusion import VE, VP, Ancestral, DPMSolver, Schedule, Step, sample, to_score
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.methods import DMPS, DPS, ExactDenoiser, GaussianMixture, PiGDM, PostConditioned
@@ -46,12 +46,12 @@ def test_dps_is_the_published_update(operator: LinearOperator, schedule: Schedul
         t, s = (schedule.level(grid[i : i + 1]) for i in (k, k + 1))
         x = t.alpha * prior().sample(2, seed=6) + t.sigma * normal(2, *SHAPE, seed=8)
         x = x.requires_grad_()
-        plain, _ = Ancestral().step(denoiser, x, t, s, lambda _: noise, None)
+        plain, _ = Ancestral().advance(denoiser, x, Step(t, s, lambda _: noise))
         away = measurement.y - operator.forward(denoiser(x, t))
         norm = away.flatten(1).norm(dim=1)
         (gradient,) = torch.autograd.grad(norm.square().sum(), x)
         published = plain - 0.7 / norm.reshape(2, 1, 1, 1) * gradient
-        got, _ = Ancestral().step(guided, x.detach(), t, s, lambda _: noise, None)
+        got, _ = Ancestral().advance(guided, x.detach(), Step(t, s, lambda _: noise))
         torch.testing.assert_close(got, published, rtol=1e-8, atol=1e-8)
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bcdm.benchmark.records import Record
 from bcdm.config import parse_config
-from bcdm.diffusion import VP, DPMSolver, Memory, NoiseLevel
+from bcdm.diffusion import VP, DPMSolver, Memory, Step
 from bcdm.measurement import Measurement
 from bcdm.methods.bayesian import Bayesian, Parameterisation
 from bcdm.networks import NCSNpp, NCSNppConfig, UnrolledNetwork
@@ -94,13 +94,14 @@ def _measure_steps(record: Callable[..., Record], rounds: int) -> list[Record]:
     x = noise.normal(image, step=0)
     log_snr = torch.zeros(1)
     t, s = (VP().level(torch.tensor([value], dtype=torch.float64)) for value in (0.0, 1.0))
+    last = Memory(x, s.log_snr - t.log_snr)
     candidates: dict[str, Callable[[], object]] = {"network": lambda: network(x, log_snr, None)}
     for name, operator in operators.items():
         denoiser = method.condition(Measurement.simulate(x, operator, 0.05, seed=0))
         for sampler in (DPMSolver(), DPMSolver(stochastic=True)):
             form = "SDE" if sampler.stochastic else "ODE"
             candidates[f"{name} {form}"] = partial(
-                sampler.step, denoiser, x, t, s, partial(_draw, noise, image), _memory(x, t, s)
+                sampler.advance, denoiser, x, Step(t, s, partial(_draw, noise, image), last)
             )
     times = interleave(candidates, rounds)
     case = {"image": "3x64x64", "parameters": parameters, "threads": 1}
@@ -114,10 +115,6 @@ def _measure_steps(record: Callable[..., Record], rounds: int) -> list[Record]:
 
 def _draw(noise: SeededNoise, image: ImageSpec, number: int) -> Tensor:
     return noise.normal(image, step=1, draw=number)
-
-
-def _memory(x: Tensor, t: NoiseLevel, s: NoiseLevel) -> Memory:
-    return Memory(x, s.log_snr - t.log_snr)
 
 
 def _measure_solves(record: Callable[..., Record], rounds: int) -> list[Record]:

@@ -10,6 +10,7 @@ from bcdm.diffusion.samplers import (
     Memory,
     PredictorCorrector,
     Sampler,
+    Step,
 )
 from bcdm.diffusion.sampling import NoiseSource, posterior_mean, run_chain, sample
 from bcdm.diffusion.schedules import VE, VP, NoiseLevel, Schedule, paper_grid
@@ -29,6 +30,7 @@ __all__ = [
     "PredictorCorrector",
     "Sampler",
     "Schedule",
+    "Step",
     "paper_grid",
     "posterior_mean",
     "run_chain",

@@ -6,9 +6,10 @@ $r = \alpha_t / \alpha_s$ and $\tau^2 = \sigma_t^2 - r^2 \sigma_s^2$ describe th
 $x_t = r x_s + \tau n$, for every schedule.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,6 +28,7 @@ __all__ = [
     "Memory",
     "PredictorCorrector",
     "Sampler",
+    "Step",
 ]
 
 Draw = Callable[[int], Tensor]
@@ -40,51 +42,52 @@ class Memory(NamedTuple):
     h: Tensor
 
 
-class Sampler(Protocol):
-    """One step from level `t` to the cleaner level `s`."""
+class Step(NamedTuple):
+    """A step from level `t` to the cleaner level `s`, with its noise and what came before."""
 
-    def step(
-        self,
-        denoiser: Denoiser,
-        x_t: Tensor,
-        t: NoiseLevel,
-        s: NoiseLevel,
-        draw: Draw,
-        memory: Memory | None,
-    ) -> tuple[Tensor, Memory | None]:
-        """The image at level `s` and what to remember."""
-        ...
+    t: NoiseLevel
+    s: NoiseLevel
+    draw: Draw
+    memory: Memory | None = None
 
-    def calls(self, steps: int) -> int:
-        """Network calls that `steps` levels take."""
-        ...
+    @property
+    def h(self) -> Tensor:
+        """The step in log-SNR, > 0."""
+        return self.s.log_snr - self.t.log_snr
 
 
 @dataclass(frozen=True)
-class Ancestral:
+class Sampler(ABC):
+    """How to go from one noise level to the next."""
+
+    @abstractmethod
+    def advance(self, denoiser: Denoiser, x_t: Tensor, step: Step) -> tuple[Tensor, Memory | None]:
+        """The image at level `step.s` and what to remember."""
+
+    def calls(self, steps: int) -> int:
+        """Network calls that `steps` levels take: one each, unless a sampler says otherwise."""
+        return steps
+
+
+@dataclass(frozen=True)
+class Ancestral(Sampler):
     r"""The paper's sampling chain (Eq. 3): $x_s = (x_t + \tau^2 \nabla\log q(x_t)) / r + \tau n$.
 
     For VP this is DDPM with the large variance $1 - \alpha_t$; for VE it is the reverse diffusion
     predictor. No noise is added at the last step.
     """
 
-    def step(
-        self, denoiser: Denoiser, x_t: Tensor, t: NoiseLevel, s: NoiseLevel, draw: Draw,
-        memory: Memory | None,
-    ) -> tuple[Tensor, None]:  # fmt: skip
+    def advance(self, denoiser: Denoiser, x_t: Tensor, step: Step) -> tuple[Tensor, None]:
         """One step of Eq. 3."""
-        tau = t.sigma * torch.expm1(t.log_snr - s.log_snr).neg().sqrt()
+        t, s = step.t, step.s
+        tau = t.sigma * torch.expm1(-step.h).neg().sqrt()
         r, variance, tau = fit(x_t, t.alpha / s.alpha, tau**2, tau)
         score = to_score(denoiser(x_t, t), x_t, t)
-        return (x_t + variance * score) / r + tau * draw(0), None
-
-    def calls(self, steps: int) -> int:
-        """One a level."""
-        return steps
+        return (x_t + variance * score) / r + tau * step.draw(0), None
 
 
 @dataclass(frozen=True)
-class PredictorCorrector:
+class PredictorCorrector(Sampler):
     r"""Reverse diffusion, then Langevin steps at the new level (the paper's VE section).
 
     $$ x \leftarrow x + \epsilon \nabla\log q(x) + \sqrt{2 \epsilon}\, n,
@@ -101,16 +104,14 @@ class PredictorCorrector:
     snr: float = 0.16
     corrections: int = 1
 
-    def step(
-        self, denoiser: Denoiser, x_t: Tensor, t: NoiseLevel, s: NoiseLevel, draw: Draw,
-        memory: Memory | None,
-    ) -> tuple[Tensor, None]:  # fmt: skip
+    def advance(self, denoiser: Denoiser, x_t: Tensor, step: Step) -> tuple[Tensor, None]:
         """A predictor step and the corrections."""
-        x, _ = Ancestral().step(denoiser, x_t, t, s, draw, None)
+        x, _ = Ancestral().advance(denoiser, x_t, step)
+        s = step.s
         size, root = fit(x, 2 * (self.snr * s.sigma) ** 2, 2 * self.snr * s.sigma)
         for k in range(self.corrections):
             score = to_score(denoiser(x, s), x, s)
-            x = x + size * score + root * draw(k + 1)
+            x = x + size * score + root * step.draw(k + 1)
         return x, None
 
     def calls(self, steps: int) -> int:
@@ -119,32 +120,25 @@ class PredictorCorrector:
 
 
 @dataclass(frozen=True)
-class EulerMaruyama:
+class EulerMaruyama(Sampler):
     r"""The reverse SDE by Euler's rule in log-SNR.
 
     $$ x_s = x_t + h \left(\tfrac{d\log\alpha}{d\ell} x_t + \sigma_t^2 \nabla\log q(x_t)\right)
        + \sigma_t \sqrt h\, n $$
     """
 
-    def step(
-        self, denoiser: Denoiser, x_t: Tensor, t: NoiseLevel, s: NoiseLevel, draw: Draw,
-        memory: Memory | None,
-    ) -> tuple[Tensor, None]:  # fmt: skip
+    def advance(self, denoiser: Denoiser, x_t: Tensor, step: Step) -> tuple[Tensor, None]:
         """One Euler step."""
-        h = s.log_snr - t.log_snr
+        t, h = step.t, step.h
         growth, pull, spread = fit(
             x_t, h * denoiser.schedule.growth(t), h * t.sigma**2, h.sqrt() * t.sigma
         )
         score = to_score(denoiser(x_t, t), x_t, t)
-        return x_t + growth * x_t + pull * score + spread * draw(0), None
-
-    def calls(self, steps: int) -> int:
-        """One a level."""
-        return steps
+        return x_t + growth * x_t + pull * score + spread * step.draw(0), None
 
 
 @dataclass(frozen=True)
-class DDIM:
+class DDIM(Sampler):
     r"""$x_s = \alpha_s E[x_0] + \sqrt{\sigma_s^2 - v^2}\, E[n] + v n$, $v^2 = \eta^2 \sigma_s^2 (1 - e^{-h})$.
 
     Args:
@@ -157,24 +151,18 @@ class DDIM:
         if not 0 <= self.eta <= 1:
             raise InputError(f"DDIM needs 0 <= eta <= 1, got {self.eta}")
 
-    def step(
-        self, denoiser: Denoiser, x_t: Tensor, t: NoiseLevel, s: NoiseLevel, draw: Draw,
-        memory: Memory | None,
-    ) -> tuple[Tensor, None]:  # fmt: skip
+    def advance(self, denoiser: Denoiser, x_t: Tensor, step: Step) -> tuple[Tensor, None]:
         """One DDIM step."""
-        fresh = -(self.eta**2) * torch.expm1(t.log_snr - s.log_snr)
+        t, s = step.t, step.s
+        fresh = -(self.eta**2) * torch.expm1(-step.h)
         alpha, old, new = fit(x_t, s.alpha, s.sigma * (1 - fresh).sqrt(), s.sigma * fresh.sqrt())
         mean = denoiser(x_t, t)
         x_s = alpha * mean + old * to_noise(mean, x_t, t)
-        return (x_s + new * draw(0) if self.eta else x_s), None
-
-    def calls(self, steps: int) -> int:
-        """One a level."""
-        return steps
+        return (x_s + new * step.draw(0) if self.eta else x_s), None
 
 
 @dataclass(frozen=True)
-class DPMSolver:
+class DPMSolver(Sampler):
     r"""DPM-Solver++ (2M): exact in the linear part, second order in the mean, one call a step.
 
     With $m = E[x_0]$ extrapolated from this and the last level:
@@ -189,39 +177,30 @@ class DPMSolver:
 
     stochastic: bool = False
 
-    def step(
-        self, denoiser: Denoiser, x_t: Tensor, t: NoiseLevel, s: NoiseLevel, draw: Draw,
-        memory: Memory | None,
-    ) -> tuple[Tensor, Memory]:  # fmt: skip
+    def advance(self, denoiser: Denoiser, x_t: Tensor, step: Step) -> tuple[Tensor, Memory]:
         """One multistep update."""
-        h = s.log_snr - t.log_snr
+        t, s, h, last = step.t, step.s, step.h, step.memory
         mean = ahead = denoiser(x_t, t)
-        if memory is not None:
-            (slope,) = fit(x_t, h / memory.h / 2)
-            ahead = mean + slope * (mean - memory.mean)
+        if last is not None:
+            (slope,) = fit(x_t, h / last.h / 2)
+            ahead = mean + slope * (mean - last.mean)
         fresh = -torch.expm1(-h if self.stochastic else -h / 2)
         decay = s.sigma / t.sigma * (torch.exp(-h / 2) if self.stochastic else 1)
         keep, pull, spread = fit(x_t, decay, s.alpha * fresh, s.sigma * fresh.sqrt())
         x_s = keep * x_t + pull * ahead
-        return (x_s + spread * draw(0) if self.stochastic else x_s), Memory(mean, h)
-
-    def calls(self, steps: int) -> int:
-        """One a level."""
-        return steps
+        return (x_s + spread * step.draw(0) if self.stochastic else x_s), Memory(mean, h)
 
 
 @dataclass(frozen=True)
-class Heun:
+class Heun(Sampler):
     r"""The probability flow in $u = x / \alpha$ over $\rho = \sigma / \alpha$ by Heun's rule.
 
     $du / d\rho = (u - E[x_0]) / \rho$: an Euler step, then the mean of both slopes.
     """
 
-    def step(
-        self, denoiser: Denoiser, x_t: Tensor, t: NoiseLevel, s: NoiseLevel, draw: Draw,
-        memory: Memory | None,
-    ) -> tuple[Tensor, None]:  # fmt: skip
+    def advance(self, denoiser: Denoiser, x_t: Tensor, step: Step) -> tuple[Tensor, None]:
         """One Heun step: two calls."""
+        t, s = step.t, step.s
         scale, span = fit(x_t, s.alpha / t.alpha, s.sigma - t.sigma * s.alpha / t.alpha)
         here = to_noise(denoiser(x_t, t), x_t, t)
         guess = scale * x_t + span * here

@@ -9,7 +9,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from bcdm.diffusion.denoiser import Denoiser
-from bcdm.diffusion.samplers import Memory, Sampler
+from bcdm.diffusion.samplers import Memory, Sampler, Step
 from bcdm.diffusion.schedules import NoiseLevel
 from bcdm.errors import InputError
 from bcdm.tensors import ImageSpec, SeededNoise, fit
@@ -89,9 +89,10 @@ def run_chain(
     levels = [denoiser.schedule.level(value[None]) for value in log_snr]
     x = _start(levels[0], noise.normal(image, step=0))
     memory: Memory | None = None
-    for step in range(1, len(levels)):
-        draw = partial(_draw, noise, image, step)
-        x, memory = sampler.step(denoiser, x, levels[step - 1], levels[step], draw, memory)
+    for number in range(1, len(levels)):
+        draw = partial(_draw, noise, image, number)
+        step = Step(levels[number - 1], levels[number], draw, memory)
+        x, memory = sampler.advance(denoiser, x, step)
         advance()
     x = denoiser(x, levels[-1])
     advance()
