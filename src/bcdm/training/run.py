@@ -1,5 +1,6 @@
 """A training run from a file of settings to a model folder."""
 
+import resource
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -80,16 +81,17 @@ def plan(trainer: Trainer) -> str:
         f"operator    {config.operator.kind}, noise_std {config.noise_std} "
         f"on {config.data.value_range}",
         f"network     {parameters / 1e6:.2f} M parameters x {config.network.iterations}",
-        f"memory      {state:.0f} MiB of state{_peak()}",
+        f"memory      {state:.0f} MiB of state, {_peak_memory():.0f} MiB at the peak of a step",
         f"time        {each:.2f} s a step here, {each * options.steps / 60:.0f} minutes in all",
     ]
     return "\n".join(lines)
 
 
-def _peak() -> str:
-    if not torch.cuda.is_available():
-        return ""
-    return f", {torch.cuda.max_memory_allocated() / 2**20:.0f} MiB at the peak of a step"
+def _peak_memory() -> float:
+    """MiB: of the device's memory on a GPU, of the whole process elsewhere."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated() / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
 
 
 def _store_settings(config: RunConfig, folder: Path) -> None:
