@@ -104,7 +104,7 @@ class Bayesian:
 
     def estimate(self, conditioning: Conditioning, x_t: Tensor) -> Tensor:
         r"""$E[x_0 \mid x_t, y]$, differentiable: the same code trains and samples."""
-        # The statistic is exact arithmetic: never in reduced precision, whatever the network runs in.
+        # The statistic is exact arithmetic, whatever precision the network runs in.
         with torch.autocast(x_t.device.type, enabled=False):
             seen, project = self.parameterisation.prepare(conditioning, x_t)
         log_snr = conditioning.level.log_snr.to(x_t.device, torch.float32)
