@@ -136,7 +136,9 @@ def test_corollary_2_statistics_are_sufficient(operator, prior, schedule) -> Non
         }
         for name, (statistic, matrix, noise) in table.items():
             noise = (noise + noise.mT) / 2
-            seen = Measurement.with_covariance(statistic.flatten(1), Dense(matrix, SHAPE), noise)
+            seen = Measurement.with_covariance(
+                statistic.flatten(1), Dense(matrix, SHAPE), covariance=noise
+            )
             got = prior.condition(seen).mean[None]
             assert float((got - expected).norm() / expected.norm()) <= 1e-8, (name, level)
 

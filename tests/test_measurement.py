@@ -68,10 +68,11 @@ def test_covariance_is_whitened_exactly(operator: LinearOperator, kind: str) -> 
     taken = keep[0].flatten()
     if kind == "diagonal":
         variance = 0.05 + torch.rand(y.shape, generator=torch.Generator().manual_seed(8)).double()
-        given, noise = variance[0], variance.flatten()[taken].diag()
+        noise = variance.flatten()[taken].diag()
+        white = Measurement.with_covariance(y, operator, variance=variance[0])
     else:
-        given = noise = covariance(int(taken.sum()))
-    white = Measurement.with_covariance(y, operator, given)
+        noise = covariance(int(taken.sum()))
+        white = Measurement.with_covariance(y, operator, covariance=noise)
     A = to_matrix(operator, SHAPE, torch.float64)
     data = y.flatten()[taken]
     if y.is_complex():
@@ -93,13 +94,29 @@ def test_covariance_is_whitened_exactly(operator: LinearOperator, kind: str) -> 
     torch.testing.assert_close(solved, direct, rtol=1e-5, atol=1e-5)
 
 
+@EVERY
+def test_whitened_batches_can_be_selected(operator: LinearOperator) -> None:
+    """One variance per entry and measurement travels with its measurement."""
+    x = normal(2, *SHAPE, seed=1)
+    y = operator.forward(x)
+    variance = 0.05 + torch.rand(y.shape, generator=torch.Generator().manual_seed(8)).double()
+    white = Measurement.with_covariance(y, operator, variance=variance)
+    for rows in ([1, 0], [1], [0, 0, 1, 1]):
+        chosen = white.select(torch.tensor(rows))
+        alone = Measurement.with_covariance(y[rows], operator, variance=variance[rows])
+        torch.testing.assert_close(chosen.back_projection, alone.back_projection)
+    torch.testing.assert_close(
+        white.repeat(2).back_projection, white.back_projection.repeat_interleave(2, 0)
+    )
+
+
 def test_complex_covariance() -> None:
     """For complex data the covariance is Hermitian and half of E[n n^H]."""
     sigma = covariance(16, torch.complex128)
     L = torch.linalg.cholesky(sigma)
     unit = normal(20000, 16, seed=1, dtype=torch.complex128) * 2**0.5  # unit variance each part
     y = (unit @ L.mT).reshape(-1, *SHAPE)
-    white = Measurement.with_covariance(y, Identity(), sigma)
+    white = Measurement.with_covariance(y, Identity(), covariance=sigma)
     torch.testing.assert_close(white.y, unit, rtol=1e-8, atol=1e-8)
 
 
@@ -120,6 +137,10 @@ def test_repeat_and_select() -> None:
 
 def bad(y: Tensor, operator: LinearOperator, std: float | Tensor = 0.1) -> Measurement:
     return Measurement(y, operator, std)
+
+
+def whiten(**noise: Tensor) -> Measurement:
+    return Measurement.with_covariance(torch.zeros(1, 3), Identity(), **noise)
 
 
 @pytest.mark.parametrize(
@@ -146,12 +167,20 @@ def bad(y: Tensor, operator: LinearOperator, std: float | Tensor = 0.1) -> Measu
         (lambda: BlockMean((0, 1)), InputError, ">= 1"),
         (lambda: FourierMask(torch.ones(3)), InputError, "axes"),
         (lambda: Dense(torch.ones(2, 3), (2, 2)), ShapeError, "columns"),
-        (lambda: Measurement.with_covariance(torch.zeros(1, 3), Identity(), -torch.ones(3)),
-         InputError, "> 0"),
-        (lambda: Measurement.with_covariance(torch.zeros(1, 3), Identity(), torch.ones(2, 2)),
-         ShapeError, "covariance"),
-        (lambda: Measurement.with_covariance(torch.zeros(1, 2), Identity(), -torch.eye(2)),
-         InputError, "positive definite"),
+        (lambda: whiten(variance=-torch.ones(3)), InputError, "> 0"),
+        (lambda: whiten(variance=torch.ones(2)), ShapeError, "one number per entry"),
+        (lambda: whiten(covariance=torch.ones(2, 2)), ShapeError, "covariance"),
+        (lambda: whiten(covariance=-torch.eye(3)), InputError, "positive definite"),
+        (lambda: whiten(), InputError, "either"),
+        (lambda: bad(torch.zeros(1, *SHAPE), PixelMask(torch.ones(1, 3, 4, 4) > 0)), ShapeError,
+         "mask"),
+        (lambda: bad(torch.zeros(5, 4, 4), PixelMask(torch.ones(1, 1, 4, 4) > 0)), ShapeError,
+         "mask"),
+        (lambda: bad(torch.zeros(1, 4), Dense(torch.ones(5, 16))), ShapeError, "end in"),
+        (lambda: FourierMask(MASK).solve(1, 1, torch.zeros(1, *SHAPE)), DtypeError, "real=True"),
+        (lambda: FourierMask(MASK, real=True).solve(1, 1, torch.zeros(2, 4, 4)), ShapeError, "axes"),
+        (lambda: Measurement.simulate(torch.zeros(3, *SHAPE), Identity(), 0.1, seed=0, indices=[5]),
+         ShapeError, "one each"),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_line_that_names_the_fix(build, error, words) -> None:

@@ -1,6 +1,5 @@
 """A measurement: data, the operator that made it, and its noise level."""
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bcdm.errors import DtypeError, InputError, ShapeError
-from bcdm.operators import Dense, LinearOperator, MatrixFree
+from bcdm.operators import Composed, Dense, LinearOperator
 from bcdm.tensors import ImageSpec, SeededNoise, fit, real_dtype
 
 __all__ = ["Measurement"]
@@ -50,12 +49,7 @@ class Measurement:
         object.__setattr__(self, "noise_std", std)
         mask = self.operator.data_mask
         if mask is not None:
-            if tuple(mask.shape[-2:]) != tuple(self.y.shape[-min(2, mask.ndim) :]):
-                raise ShapeError(
-                    f"y ends in {tuple(self.y.shape[-2:])} but the operator's mask in "
-                    f"{tuple(mask.shape[-2:])}: use the mask the data was taken with"
-                )
-            object.__setattr__(self, "y", self.y * mask.to(self.y.device))
+            object.__setattr__(self, "y", _apply_mask(self.y, mask))
         for name, size in (("noise_std", len(std)), ("operator", self.operator.batch)):
             if size not in (None, 1, len(self.y)):
                 raise ShapeError(f"{name} is for {size} measurements but y holds {len(self.y)}")
@@ -91,7 +85,10 @@ class Measurement:
         mask = self.operator.data_mask
         if mask is None:
             return each * self.y[0].numel()
-        return each * int(mask.expand_as(self.y)[0].sum())
+        counts = mask.expand_as(self.y).flatten(1).sum(1)
+        if int(counts.min()) != int(counts.max()):
+            raise InputError("the measurements differ in size: use measurement.select for each")
+        return each * int(counts[0])
 
     def residual(self, x: Tensor) -> Tensor:
         r"""$(y - A x) / \sigma_0$: standard normal where data was taken if $x$ is the truth."""
@@ -132,13 +129,20 @@ class Measurement:
         """
         clean = operator.forward(x)
         rows = list(indices) if indices is not None else list(range(len(x)))
+        if len(rows) != len(x):
+            raise ShapeError(f"{len(rows)} indices for {len(x)} images: give one each")
         noise = SeededNoise(seed, rows).normal(ImageSpec.of(clean), step=_NOISE_STEP)
         std = torch.as_tensor(noise_std, dtype=torch.float64)
         return cls(clean + fit(clean, std)[0] * noise, operator, std)
 
     @classmethod
     def with_covariance(
-        cls, y: Tensor, operator: LinearOperator, covariance: Tensor
+        cls,
+        y: Tensor,
+        operator: LinearOperator,
+        *,
+        variance: Tensor | None = None,
+        covariance: Tensor | None = None,
     ) -> "Measurement":
         r"""Whitens noise of known covariance into operator and data, exactly.
 
@@ -147,18 +151,41 @@ class Measurement:
         Args:
             y: Data (B, ...).
             operator: What the data was measured with.
-            covariance: Variances, of the shape of `y` with or without the batch; or the full
-                matrix (m, m) over the measured entries of `y`, flattened. For complex data, half
-                of $E[n n^H]$, so that unit covariance is unit noise in each part.
+            variance: Of each entry, of the shape of `y` with or without the batch.
+            covariance: The full matrix (m, m) over the measured entries of `y`, flattened; the
+                same for all. For complex data, half of $E[n n^H]$, so that unit covariance is unit
+                noise in each part.
         """
         _check_data(y)
-        if tuple(covariance.shape) in (tuple(y.shape), tuple(y.shape[1:]), (1, *y.shape[1:])):
-            variance = covariance.expand(y.shape if covariance.shape == y.shape else y[:1].shape)
-            if not bool((variance > 0).all()):
-                raise InputError("variances must be > 0: drop entries that were not measured")
-            weights = variance.rsqrt().to(y.device, real_dtype(y.dtype))
-            return cls(weights * y, operator.weigh(weights), 1.0)
-        return _whiten_fully(y, operator, covariance)
+        if (variance is None) == (covariance is None):
+            raise InputError("give either variance or covariance")
+        if covariance is not None:
+            return _whiten_fully(y, operator, covariance)
+        assert variance is not None
+        if tuple(variance.shape) not in (tuple(y.shape), tuple(y.shape[1:]), (1, *y.shape[1:])):
+            raise ShapeError(
+                f"variance has shape {tuple(variance.shape)}, the data {tuple(y.shape)}: give one "
+                "number per entry"
+            )
+        if not bool((variance > 0).all()):
+            raise InputError("variances must be > 0: drop entries that were not measured")
+        weights = variance.rsqrt().to(y.device, real_dtype(y.dtype))
+        weights = weights[None] if weights.ndim < y.ndim else weights
+        return cls(weights * y, operator.weigh(weights), 1.0)
+
+
+def _apply_mask(y: Tensor, mask: Tensor) -> Tensor:
+    """Sets what was not measured to zero; refuses a mask that is not of the data's size."""
+    try:
+        masked = y * mask.to(y.device)
+    except RuntimeError:
+        masked = None
+    if masked is None or masked.shape != y.shape:
+        raise ShapeError(
+            f"y has shape {tuple(y.shape)} but the operator's mask {tuple(mask.shape)}: use the "
+            "mask the data was taken with"
+        )
+    return masked
 
 
 def _check_data(y: Tensor) -> None:
@@ -172,36 +199,28 @@ def _check_data(y: Tensor) -> None:
 
 
 def _whiten_fully(y: Tensor, operator: LinearOperator, covariance: Tensor) -> Measurement:
-    mask = operator.data_mask
-    taken = slice(None) if mask is None else mask.expand_as(y)[0].flatten().nonzero()[:, 0]
-    size = y[0].numel() if isinstance(taken, slice) else len(taken)
+    if operator.batch is not None:
+        raise InputError("one covariance needs one operator: use measurement by measurement")
+    entries = y[0].numel()
+    taken = torch.arange(entries)
+    if operator.data_mask is not None:
+        taken = operator.data_mask.expand_as(y)[0].flatten().nonzero()[:, 0].cpu()
+    size = len(taken)
     if tuple(covariance.shape) != (size, size):
         raise ShapeError(
-            f"covariance has shape {tuple(covariance.shape)}; give variances {tuple(y.shape[1:])} "
-            f"or the matrix ({size}, {size}) over the measured entries"
+            f"covariance has shape {tuple(covariance.shape)}; give the matrix ({size}, {size}) "
+            "over the measured entries"
         )
     precise = torch.complex128 if covariance.is_complex() else torch.float64
-    factor, failed = torch.linalg.cholesky_ex(covariance.to(precise))
+    factor, failed = torch.linalg.cholesky_ex(covariance.cpu().to(precise))
     if int(failed):
         raise InputError("covariance is not positive definite: check its order and units")
-    inverse = torch.linalg.solve_triangular(factor, torch.eye(size, dtype=precise), upper=False).to(
-        y.device, y.dtype if y.is_complex() else real_dtype(y.dtype)
-    )
-
-    def whiten(data: Tensor) -> Tensor:
-        return data.flatten(1)[:, taken] @ inverse.mT
-
-    def unwhiten(white: Tensor) -> Tensor:
-        full = white.new_zeros(len(white), math.prod(y.shape[1:]))
-        full[:, taken] = white @ inverse.conj()
-        return full.reshape(len(white), *y.shape[1:])
-
+    eye = torch.eye(size, dtype=precise)
+    whitening = torch.zeros(size, entries, dtype=precise)
+    whitening[:, taken] = torch.linalg.solve_triangular(factor, eye, upper=False)
+    whitening = whitening.to(y.device, y.dtype if precise.is_complex else real_dtype(y.dtype))
+    outer = Dense(whitening, tuple(y.shape[1:]))
+    white = outer.forward(y)
     if isinstance(operator, Dense):
-        return Measurement(whiten(y), Dense(inverse @ operator.matrix, operator.shape), 1.0)
-    free = MatrixFree(
-        lambda x: whiten(operator.forward(x)),
-        lambda white: operator.adjoint(unwhiten(white)),
-        shape=operator.image_shape(tuple(y.shape[1:])),
-        real=not operator.image_dtype(y.dtype).is_complex,
-    )
-    return Measurement(whiten(y), free, 1.0)
+        return Measurement(white, Dense(whitening @ operator.matrix, operator.shape), 1.0)
+    return Measurement(white, Composed(outer, operator), 1.0)

@@ -12,10 +12,12 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from bcdm.benchmark.records import Record
+from bcdm.benchmark.statistics import bootstrap
 from bcdm.config import parse_config
 from bcdm.diffusion import VP, DPMSolver, Memory, Step
 from bcdm.measurement import Measurement
@@ -47,14 +49,10 @@ def interleave(candidates: dict[str, Callable[[], object]], rounds: int) -> dict
 
 def _ratio(
     times: dict[str, list[float]], name: str, base: str
-) -> tuple[float, tuple[float, float]]:
-    """The ratio of medians, and a bootstrap interval over rounds."""
-    generator = torch.Generator().manual_seed(0)
-    top, bottom = torch.tensor(times[name]), torch.tensor(times[base])
-    rows = torch.randint(len(top), (500, len(top)), generator=generator)
-    drawn = (top[rows].median(1).values / bottom[rows].median(1).values).sort().values
-    low, high = float(drawn[12]), float(drawn[487])
-    return median(times[name]) / median(times[base]), (low, high)
+) -> tuple[float, tuple[float, float] | None]:
+    """The ratio of medians, and its interval over rounds."""
+    interval = bootstrap(times[name], times[base], statistic=np.median)
+    return median(times[name]) / median(times[base]), interval
 
 
 def run(

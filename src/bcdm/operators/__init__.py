@@ -3,16 +3,18 @@
 from bcdm.operators.base import Coefficient, LinearOperator, Spectral
 from bcdm.operators.dense import Dense, to_matrix
 from bcdm.operators.fourier import CircularBlur, FourierMask
-from bcdm.operators.krylov import ConvergenceReport, ConvergenceWarning, MatrixFree
-from bcdm.operators.pixel import BlockMean, Identity, PixelMask
+from bcdm.operators.krylov import Composed, ConvergenceReport, ConvergenceWarning, MatrixFree
+from bcdm.operators.pixel import BlockMean, Diagonal, Identity, PixelMask
 
 __all__ = [
     "BlockMean",
     "CircularBlur",
     "Coefficient",
+    "Composed",
     "ConvergenceReport",
     "ConvergenceWarning",
     "Dense",
+    "Diagonal",
     "FourierMask",
     "Identity",
     "LinearOperator",

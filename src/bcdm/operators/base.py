@@ -26,8 +26,8 @@ class LinearOperator(ABC):
     r"""A known linear map $A$ from images (B, *shape) to measurements (B, ...).
 
     Operators are frozen dataclasses: their fields are the whole of them, tensors and plain values,
-    so they can be stored, moved and compared without pickle. Tensor fields listed in `batched`
-    may hold one entry per sample along axis 0.
+    so they can be stored and moved without pickle. Some tensor fields may hold one entry per
+    sample along axis 0.
 
     Complex images are points of $R^{2n}$: the adjoint is that of the inner product
     $\mathrm{Re}\langle a, b\rangle$.
@@ -68,14 +68,15 @@ class LinearOperator(ABC):
         return None
 
     def weigh(self, weights: Tensor) -> "LinearOperator":
-        """The operator diag(weights) A, for real weights that broadcast with a measurement."""
-        from bcdm.operators.krylov import MatrixFree  # an operator without closed form
+        """The operator diag(weights) A.
 
-        return MatrixFree(
-            lambda x: weights.to(real_dtype(x.dtype)) * self.forward(x),
-            lambda y: self.adjoint(weights.to(real_dtype(y.dtype)) * y),
-            shape=self.image_shape(tuple(weights.shape[1:])),
-        )
+        Args:
+            weights: Real, of a measurement's shape with batch axis, (B or 1, ...).
+        """
+        from bcdm.operators.krylov import Composed  # a product has no closed form in general
+        from bcdm.operators.pixel import Diagonal
+
+        return Composed(Diagonal(weights), self)
 
     @property
     def batch(self) -> int | None:

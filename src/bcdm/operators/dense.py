@@ -49,6 +49,7 @@ class Dense(LinearOperator):
 
     def adjoint(self, y: Tensor) -> Tensor:
         r"""$A^H y$ as images."""
+        check_trailing("the adjoint of Dense", y, (self.matrix.shape[-2],))
         self._check_precision(y, self.matrix)
         return _multiply(self.matrix.mH, y).reshape(len(y), *self.image_shape(()))
 
@@ -72,7 +73,8 @@ class Dense(LinearOperator):
 
     def weigh(self, weights: Tensor) -> "Dense":
         """The matrix with weighted rows."""
-        return Dense(weights[..., None] * self.matrix, self.shape)
+        rows = (weights[0] if len(weights) == 1 else weights)[..., None]
+        return Dense(rows * self.matrix, self.shape)
 
     def _flatten(self, x: Tensor) -> Tensor:
         check_trailing("Dense", x, self.image_shape(()))

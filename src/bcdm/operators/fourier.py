@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.fft import fft2, fftshift, ifft2, ifftshift, irfft2, rfft2
 
-from bcdm.errors import DtypeError, InputError
+from bcdm.errors import DtypeError, InputError, ShapeError
 from bcdm.operators.base import LinearOperator, Spectral, check_trailing
 from bcdm.tensors import real_dtype
 
@@ -30,8 +30,16 @@ class _FourierDiagonal(LinearOperator):
             return self._synthesise(spectrum.mul_(gain), x)
         return self._synthesise(spectrum * gain, x)
 
-    def _analyse(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _check(self, x: Tensor) -> None:
         check_trailing(type(self).__name__, x, tuple(self._eigenvalues.shape[-2:]))
+        if x.ndim != 4:
+            raise ShapeError(
+                f"{type(self).__name__} acts on (batch, channels, rows, columns), got "
+                f"{tuple(x.shape)}: add the missing axes"
+            )
+
+    def _analyse(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        self._check(x)
         if x.is_complex():
             spectrum, eigenvalues = fft2(x, norm="ortho"), self._eigenvalues
         else:
@@ -93,17 +101,14 @@ class FourierMask(_FourierDiagonal):
 
     def forward(self, x: Tensor) -> Tensor:
         r"""$M F x$."""
-        check_trailing("FourierMask", x, tuple(self.mask.shape[-2:]))
-        if x.is_complex() == self.real:
-            kind, fix = ("complex", "real=False") if self.real else ("real", "real=True")
-            raise DtypeError(f"got a {kind} image: build FourierMask with {fix}, or convert it")
+        self._check(x)
         if not self.centered:
             return fft2(x, norm="ortho") * self._weights(x)
         return fftshift(fft2(ifftshift(x, _AXES), norm="ortho"), _AXES) * self._weights(x)
 
     def adjoint(self, y: Tensor) -> Tensor:
         r"""$F^H M y$, its real part for real images."""
-        check_trailing("FourierMask", y, tuple(self.mask.shape[-2:]))
+        super()._check(y)
         if not y.is_complex():
             raise DtypeError(f"FourierMask measures complex k-space, got {y.dtype}")
         y = y * self._weights(y)
@@ -129,6 +134,12 @@ class FourierMask(_FourierDiagonal):
     def weigh(self, weights: Tensor) -> "FourierMask":
         """A weighted mask."""
         return FourierMask(self.mask * weights, self.real, self.centered)
+
+    def _check(self, x: Tensor) -> None:
+        super()._check(x)
+        if x.is_complex() == self.real:
+            kind, fix = ("complex", "real=False") if self.real else ("real", "real=True")
+            raise DtypeError(f"got a {kind} image: build FourierMask with {fix}, or convert it")
 
     def _weights(self, x: Tensor) -> Tensor:
         if self.mask.is_floating_point():
@@ -183,8 +194,11 @@ class CircularBlur(_FourierDiagonal):
         """The measurement's own shape."""
         return measured
 
-    def _filter(self, x: Tensor, transfer: Tensor) -> Tensor:
+    def _check(self, x: Tensor) -> None:
+        super()._check(x)
         self._check_precision(x, self.kernel)
+
+    def _filter(self, x: Tensor, transfer: Tensor) -> Tensor:
         spectrum, eigenvalues = self._analyse(x)
         return self._synthesise(spectrum * transfer[..., : eigenvalues.shape[-1]], x)
 

@@ -2,8 +2,8 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from bcdm.errors import InputError
 from bcdm.operators.base import Coefficient, LinearOperator, Spectral, check_trailing
 from bcdm.tensors import expand, fit, inner, real_dtype
 
-__all__ = ["ConvergenceReport", "ConvergenceWarning", "MatrixFree"]
+__all__ = ["Composed", "ConvergenceReport", "ConvergenceWarning", "MatrixFree"]
 
 
 class ConvergenceWarning(UserWarning):
@@ -46,52 +46,20 @@ class ConvergenceReport:
 
 
 @dataclass(frozen=True, eq=False)
-class MatrixFree(LinearOperator):
-    r"""Any linear operator, from its action alone.
+class _Iterative(LinearOperator):
+    r"""Functions of $A^\top A$ by iteration, from `forward` and `adjoint` alone.
 
     Solves use conjugate gradients; their gradient is another solve, so memory does not grow with
-    the iterations. Other functions of $A^\top A$ use Lanczos. What does not converge warns with
-    its residual and iteration count; `solve_with_report` gives both at every call.
-
-    Args:
-        measure: The map $x \mapsto A x$ on batches.
-        back: The adjoint on batches; derived from `measure` by differentiation when left out.
-        shape: Image shape without the batch.
-        tolerance: Relative residual at which iterations stop.
-        iterations: The most products with $A^\top A$ per call.
-        real: The images are real although measurements are complex.
-
-    >>> tv = MatrixFree(lambda x: x[..., 1:] - x[..., :-1], shape=(4,))
-    >>> tv.adjoint(torch.tensor([[1.0, 0.0, 0.0]]))
-    tensor([[-1.,  1.,  0.,  0.]])
+    the iterations. Other functions use Lanczos. What does not converge warns with its residual and
+    iteration count; the `_with_report` forms give both at every call.
     """
 
-    measure: Callable[[Tensor], Tensor]
-    back: Callable[[Tensor], Tensor] | None = None
-    shape: tuple[int, ...] = ()
-    tolerance: float = 1e-6
-    iterations: int = 500
-    real: bool = False
+    tolerance: float = field(default=1e-6, kw_only=True)
+    iterations: int = field(default=500, kw_only=True)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", tuple(self.shape))
-        if not self.shape:
-            raise InputError("MatrixFree needs the image shape, e.g. shape=(1, 64, 64)")
         if self.tolerance <= 0 or self.iterations < 1:
-            raise InputError("MatrixFree needs tolerance > 0 and iterations >= 1")
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Calls `measure`."""
-        check_trailing("MatrixFree", x, self.shape)
-        return self.measure(x)
-
-    def adjoint(self, y: Tensor) -> Tensor:
-        """Calls `back`, or transposes `measure` by differentiation."""
-        if self.back is not None:
-            return self.back(y)
-        origin = torch.zeros(len(y), *self.shape, dtype=self.image_dtype(y.dtype), device=y.device)
-        transpose = torch.func.vjp(self.measure, origin)[1]
-        return transpose(y)[0]
+            raise InputError("iterative operators need tolerance > 0 and iterations >= 1")
 
     def gram_function(self, f: Spectral, x: Tensor) -> Tensor:
         r"""Approximates $f(A^\top A) x$ by Lanczos; differentiable in `x` only."""
@@ -115,6 +83,53 @@ class MatrixFree(LinearOperator):
             shift, scale = fit(x, a, b)
             return _conjugate_gradients(self, shift, scale, x)
 
+    def _judge(self, report: ConvergenceReport, what: str) -> None:
+        if not report.converged:
+            warnings.warn(f"{what} stopped early: {report}", ConvergenceWarning, stacklevel=4)
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixFree(_Iterative):
+    r"""Any linear operator, from its action alone.
+
+    Args:
+        measure: The map $x \mapsto A x$ on batches.
+        back: The adjoint on batches; derived from `measure` by differentiation when left out.
+        shape: Image shape without the batch.
+        real: The images are real although measurements are complex.
+        tolerance: Relative residual at which iterations stop.
+        iterations: The most products with $A^\top A$ per call.
+
+    >>> tv = MatrixFree(lambda x: x[..., 1:] - x[..., :-1], shape=(4,))
+    >>> tv.adjoint(torch.tensor([[1.0, 0.0, 0.0]]))
+    tensor([[-1.,  1.,  0.,  0.]])
+    """
+
+    measure: Callable[[Tensor], Tensor]
+    back: Callable[[Tensor], Tensor] | None = None
+    shape: tuple[int, ...] = ()
+    real: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "shape", tuple(self.shape))
+        if not self.shape:
+            raise InputError("MatrixFree needs the image shape, e.g. shape=(1, 64, 64)")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Calls `measure`."""
+        check_trailing("MatrixFree", x, self.shape)
+        return self.measure(x)
+
+    def adjoint(self, y: Tensor) -> Tensor:
+        """Calls `back`, or transposes `measure` by differentiation."""
+        if self.back is not None:
+            return self.back(y)
+        dtype = self.image_dtype(y.dtype)
+        origin = torch.zeros(len(y), *self.shape, dtype=dtype, device=y.device)
+        transpose = torch.func.vjp(self.measure, origin)[1]
+        return transpose(y)[0]
+
     def image_shape(self, measured: tuple[int, ...]) -> tuple[int, ...]:
         """The shape given at construction."""
         return self.shape
@@ -123,16 +138,54 @@ class MatrixFree(LinearOperator):
         """The measurement's type, its real part if `real`."""
         return real_dtype(measured) if self.real else measured
 
-    def _judge(self, report: ConvergenceReport, what: str) -> None:
-        if not report.converged:
-            warnings.warn(f"{what} stopped early: {report}", ConvergenceWarning, stacklevel=4)
+
+@dataclass(frozen=True, eq=False)
+class Composed(_Iterative):
+    r"""The product $A = B C$ of two operators.
+
+    Args:
+        outer: $B$, acting on the measurements of `inner`.
+        inner: $C$, acting on images.
+    """
+
+    outer: LinearOperator
+    inner: LinearOperator
+
+    def forward(self, x: Tensor) -> Tensor:
+        r"""$B (C x)$."""
+        return self.outer.forward(self.inner.forward(x))
+
+    def adjoint(self, y: Tensor) -> Tensor:
+        r"""$C^\top (B^\top y)$."""
+        return self.inner.adjoint(self.outer.adjoint(y))
+
+    def image_shape(self, measured: tuple[int, ...]) -> tuple[int, ...]:
+        """That of the inner operator."""
+        return self.inner.image_shape(self.outer.image_shape(measured))
+
+    def image_dtype(self, measured: torch.dtype) -> torch.dtype:
+        """That of the inner operator."""
+        return self.inner.image_dtype(self.outer.image_dtype(measured))
+
+    @property
+    def batch(self) -> int | None:
+        """That of either part."""
+        return self.outer.batch or self.inner.batch
+
+    def select(self, rows: Tensor) -> Self:
+        """Selects in both parts."""
+        return replace(self, outer=self.outer.select(rows), inner=self.inner.select(rows))
+
+    def to(self, target: torch.dtype | torch.device | str) -> Self:
+        """Moves both parts."""
+        return replace(self, outer=self.outer.to(target), inner=self.inner.to(target))
 
 
 class _Solve(torch.autograd.Function):
     """z = (a + b A^T A)^-1 x. The matrix is symmetric: the gradient is one more solve."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, a: Tensor, b: Tensor, operator: MatrixFree) -> Tensor:
+    def forward(ctx: Any, x: Tensor, a: Tensor, b: Tensor, operator: _Iterative) -> Tensor:
         z, report = _conjugate_gradients(operator, a, b, x)
         operator._judge(report, "conjugate gradients")
         ctx.operator = operator
@@ -157,7 +210,7 @@ class _Function(torch.autograd.Function):
     """f(A^T A) x. The matrix is symmetric: the gradient is the same function."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, f: Spectral, operator: MatrixFree) -> Tensor:
+    def forward(ctx: Any, x: Tensor, f: Spectral, operator: _Iterative) -> Tensor:
         z, report = _lanczos(operator, f, x)
         operator._judge(report, "Lanczos")
         ctx.operator, ctx.f = operator, f
@@ -171,7 +224,7 @@ class _Function(torch.autograd.Function):
 
 
 def _conjugate_gradients(
-    operator: MatrixFree, a: Tensor, b: Tensor, x: Tensor
+    operator: _Iterative, a: Tensor, b: Tensor, x: Tensor
 ) -> tuple[Tensor, ConvergenceReport]:
     """Each sample stops on its own, so its solution does not depend on its companions."""
     z, residual, direction = torch.zeros_like(x), x, x
@@ -182,18 +235,18 @@ def _conjugate_gradients(
         taken += 1
         image = a * direction + b * operator.gram(direction)
         active = squared > goal
-        step = torch.where(active, squared / inner(direction, image), 0)
-        step = expand(torch.nan_to_num(step), x.ndim)
+        step = expand(torch.where(active, squared / inner(direction, image), 0), x.ndim)
         z = z + step * direction
         residual = residual - step * image
         previous, squared = squared, inner(residual, residual)
         turn = torch.where(active, squared / previous, 0)
-        direction = residual + expand(torch.nan_to_num(turn), x.ndim) * direction
-    relative = torch.nan_to_num((squared / norm).sqrt())
+        direction = residual + expand(turn, x.ndim) * direction
+    # NaN stays NaN here, which no tolerance admits.
+    relative = torch.where(norm == 0, 0, (squared / norm).sqrt())
     return z, ConvergenceReport(taken, float(relative.max()), operator.tolerance)
 
 
-def _lanczos(operator: MatrixFree, f: Spectral, x: Tensor) -> tuple[Tensor, ConvergenceReport]:
+def _lanczos(operator: _Iterative, f: Spectral, x: Tensor) -> tuple[Tensor, ConvergenceReport]:
     """Full reorthogonalisation: the basis is kept anyway, and without it roots lose digits."""
     norm = inner(x, x).sqrt()
     basis = [x / expand(norm.clamp_min(torch.finfo(norm.dtype).tiny), x.ndim)]

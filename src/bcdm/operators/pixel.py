@@ -11,7 +11,7 @@ from bcdm.errors import InputError, ShapeError
 from bcdm.operators.base import LinearOperator, Spectral, check_trailing
 from bcdm.tensors import real_dtype
 
-__all__ = ["BlockMean", "Identity", "PixelMask"]
+__all__ = ["BlockMean", "Diagonal", "Identity", "PixelMask"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,9 +38,61 @@ class Identity(LinearOperator):
         """The measurement's own shape."""
         return measured
 
-    def weigh(self, weights: Tensor) -> "PixelMask":
+    def weigh(self, weights: Tensor) -> "Diagonal":
         """A diagonal of the weights."""
-        return PixelMask(weights)
+        return Diagonal(weights)
+
+
+@dataclass(frozen=True, eq=False)
+class Diagonal(LinearOperator):
+    r"""Scales each entry: $A = \mathrm{diag}(w)$.
+
+    Args:
+        weights: Real, with a batch axis: (B or 1, *shape). Zero means "not measured".
+
+    >>> Diagonal(torch.tensor([[2.0, 0.0]])).forward(torch.tensor([[3.0, 4.0]]))
+    tensor([[6., 0.]])
+    """
+
+    weights: Tensor
+
+    def __post_init__(self) -> None:
+        if not self.weights.is_floating_point():
+            raise InputError(f"the weights of Diagonal are real, not {self.weights.dtype}")
+
+    def forward(self, x: Tensor) -> Tensor:
+        r"""$w x$."""
+        self._check(x)
+        return self.weights * x
+
+    def adjoint(self, y: Tensor) -> Tensor:
+        r"""$w y$."""
+        return self.forward(y)
+
+    def gram_function(self, f: Spectral, x: Tensor) -> Tensor:
+        r"""$f(w^2) x$."""
+        self._check(x)
+        return f(self.weights.square()) * x
+
+    def image_shape(self, measured: tuple[int, ...]) -> tuple[int, ...]:
+        """The weights' own shape."""
+        return tuple(self.weights.shape[1:])
+
+    @property
+    def data_mask(self) -> Tensor:
+        """Where the weights are not zero."""
+        return self.weights != 0
+
+    def weigh(self, weights: Tensor) -> "Diagonal":
+        """A diagonal again."""
+        return Diagonal(self.weights * weights)
+
+    def _check(self, x: Tensor) -> None:
+        check_trailing("Diagonal", x, tuple(self.weights.shape[1:]))
+        self._check_precision(x, self.weights)
+
+    def _batched(self) -> dict[str, Tensor]:
+        return {"weights": self.weights}
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,9 +139,9 @@ class PixelMask(LinearOperator):
         """Where the mask is not zero."""
         return self.mask != 0
 
-    def weigh(self, weights: Tensor) -> "PixelMask":
-        """A diagonal again."""
-        return PixelMask(self.mask * weights)
+    def weigh(self, weights: Tensor) -> Diagonal:
+        """A diagonal of mask times weights."""
+        return Diagonal(self.mask * weights)
 
     def _weights(self, x: Tensor) -> Tensor:
         if self.mask.is_floating_point():

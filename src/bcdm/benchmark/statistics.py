@@ -1,0 +1,45 @@
+"""Confidence intervals by resampling."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+__all__ = ["bootstrap"]
+
+
+def bootstrap(
+    values: ArrayLike,
+    over: ArrayLike | None = None,
+    *,
+    groups: Sequence[str] | None = None,
+    statistic: Callable[..., np.ndarray] = np.mean,
+) -> tuple[float, float] | None:
+    """The 95 % interval of a statistic, or of its ratio over that of paired values.
+
+    Args:
+        values: (n,) numbers.
+        over: (n,) paired numbers of the ratio's denominator.
+        groups: Which numbers belong together (one subject's images): whole groups are resampled.
+        statistic: Taken over the last axis; `np.mean` or `np.median`.
+
+    Returns:
+        The interval; None where a value is not finite.
+    """
+    numbers = np.asarray(values, np.float64)
+    if not np.isfinite(numbers).all():
+        return None
+    rng = np.random.default_rng(0)
+    if groups is not None:
+        names = np.array(groups)
+        members = [np.flatnonzero(names == name) for name in np.unique(names)]
+        drawn = rng.integers(0, len(members), (1000, len(members)))
+        rows = [np.concatenate([members[k] for k in draw]) for draw in drawn]
+        results = np.array([statistic(numbers[row]) for row in rows])
+    else:
+        index = rng.integers(0, len(numbers), (1000, len(numbers)))
+        results = statistic(numbers[index], axis=1)
+        if over is not None:
+            results = results / statistic(np.asarray(over, np.float64)[index], axis=1)
+    low, high = np.quantile(results, [0.025, 0.975])
+    return float(low), float(high)
