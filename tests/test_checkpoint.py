@@ -5,7 +5,14 @@ import json
 import pytest
 import torch
 
-from bcdm.checkpoint import load, load_operator, save_model, save_operator
+from bcdm.checkpoint import (
+    load,
+    load_operator,
+    pull_model,
+    push_model,
+    save_model,
+    save_operator,
+)
 from bcdm.config import parse_config
 from bcdm.construction import build_method, build_operator
 from bcdm.diffusion import posterior_mean
@@ -65,7 +72,7 @@ def test_refusals(tmp_path) -> None:
 def tiny_model(folder, **training) -> None:
     config = parse_config({
         "name": "tiny",
-        "data": {"path": "images", "channels": 1},
+        "data": {"path": "images", "channels": 1, "source_range": [0, 255]},
         "operator": {"kind": "fourier_mask", "acceleration": 4},
         "noise_std": 0.05,
         "network": {"width": 8, "multipliers": [1, 2], "attention": []},
@@ -109,7 +116,7 @@ def test_damage_is_detected(tmp_path) -> None:
     weights = bytearray((tmp_path / "model.safetensors").read_bytes())
     weights[-3] ^= 1
     (tmp_path / "model.safetensors").write_bytes(weights)
-    with pytest.raises(InputError, match="damaged"):
+    with pytest.raises(InputError, match="model.safetensors is damaged"):
         load(tmp_path)
 
 
@@ -118,6 +125,8 @@ def test_damage_is_detected(tmp_path) -> None:
     [
         (lambda c: c | {"format": 99}, "update bcdm"),
         (lambda c: c | {"config": c["config"] | {"later": 1}}, "unknown setting"),
+        (lambda c: c | {"config": c["config"] | {"noise_std": 0.5}}, "settings is damaged"),
+        (lambda c: {k: v for k, v in c.items() if k != "shape"}, "incomplete"),
         (lambda c: [], "config.json"),
     ],
 )
@@ -136,3 +145,31 @@ def test_missing_model_names_what_there_is(tmp_path, monkeypatch) -> None:
     assert load("mine").config.name == "tiny"
     with pytest.raises(InputError, match="mine"):
         load("theirs")
+
+
+def test_hub_is_reached_with_the_right_files(tmp_path, monkeypatch) -> None:
+    """The Hub itself cannot be reached in tests: its two calls are stood in for."""
+    hub = pytest.importorskip("huggingface_hub")
+    tiny_model(tmp_path)
+    seen: dict[str, object] = {}
+
+    class Api:
+        def create_repo(self, name: str, exist_ok: bool) -> None:
+            seen["created"] = name
+
+        def upload_folder(self, repo_id: str, folder_path: str) -> str:
+            seen["uploaded"] = (repo_id, folder_path)
+            return "url"
+
+    def download(name: str, revision: str | None, allow_patterns: list[str]) -> str:
+        seen["patterns"] = allow_patterns
+        return str(tmp_path)
+
+    monkeypatch.setattr(hub, "HfApi", Api)
+    monkeypatch.setattr(hub, "snapshot_download", download)
+    assert push_model(tmp_path, "someone/tiny") == "url"
+    assert seen["uploaded"] == ("someone/tiny", str(tmp_path))
+    assert load(pull_model("someone/tiny")).config.name == "tiny"
+    assert "*.safetensors" in seen["patterns"]
+    with pytest.raises(InputError):
+        push_model(tmp_path / "nothing", "someone/tiny")

@@ -42,7 +42,11 @@ def test_overrides(tmp_path: Path) -> None:
     [
         ({"nois_std": 1}, "did you mean 'noise_std'"),
         ({"training": {"steps": 10, "leaning_rate": 1}}, "did you mean 'learning_rate'"),
+        ({"training": {"steps": 10, "wdth": 64}}, "unknown setting training.wdth$"),
+        ({"network": {"wdth": 64}}, "did you mean 'width'"),
         ({"training": {"steps": 0}}, "training.steps"),
+        ({"training": {"steps": 5, "log_every": 0}}, "log_every"),
+        ({"operator": {"kind": "fourier_mask", "acceleration": 0}}, "acceleration"),
         ({"noise_std": -1}, "noise_std"),
         ({"operator": {"kind": "blur"}}, "operator"),
         ({"operator": {"kind": "centre_box"}}, "box"),
@@ -66,6 +70,8 @@ def test_unreadable_files(tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text(yaml.safe_dump(BASE))
     with pytest.raises(InputError, match="--set"):
         load_config(tmp_path / "good.yaml", ["steps"])
+    with pytest.raises(InputError, match="not YAML"):
+        load_config(tmp_path / "good.yaml", ["training.steps=["])
 
 
 def test_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ def whiten(**noise: Tensor) -> Measurement:
          "mask"),
         (lambda: bad(torch.zeros(1, 4), Dense(torch.ones(5, 16))), ShapeError, "end in"),
         (lambda: FourierMask(MASK).solve(1, 1, torch.zeros(1, *SHAPE)), DtypeError, "real=True"),
-        (lambda: FourierMask(MASK, real=True).solve(1, 1, torch.zeros(2, 4, 4)), ShapeError, "axes"),
+        (lambda: FourierMask(MASK, True).solve(1, 1, torch.zeros(2, 4, 4)), ShapeError, "axes"),
         (lambda: Measurement.simulate(torch.zeros(3, *SHAPE), Identity(), 0.1, seed=0, indices=[5]),
          ShapeError, "one each"),
     ],

@@ -43,7 +43,12 @@ def format_card(content: dict[str, Any]) -> str:
         "It answers for this operator and noise level, and images like those it was trained on.",
     ]
     if facts.get("metrics"):
-        lines += ["", "## Measured", "", f"By `{facts['metrics']['command']}`.", ""]
+        metrics = facts["metrics"]
+        lines += ["", "## Measured", "", f"On {metrics['on']}, by `{metrics['command']}`.", ""]
         lines += ["| metric | value |", "| --- | --- |"]
-        lines += [f"| {name} | {value} |" for name, value in facts["metrics"]["rows"].items()]
+        lines += [f"| {name} | {value} |" for name, value in metrics["rows"].items()]
+        lines += [
+            "",
+            "Intervals are 95 %, resampling subjects. SSIM and LPIPS conventions are in the records.",
+        ]
     return "\n".join(lines) + "\n"

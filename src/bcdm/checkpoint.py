@@ -21,7 +21,15 @@ from bcdm.measurement import Measurement
 from bcdm.methods import Bayesian, BayesianDenoiser
 from bcdm.operators import LinearOperator
 
-__all__ = ["Model", "load", "load_operator", "save_model", "save_operator"]
+__all__ = [
+    "Model",
+    "load",
+    "load_operator",
+    "pull_model",
+    "push_model",
+    "save_model",
+    "save_operator",
+]
 
 _OPERATOR_FORMAT, _MODEL_FORMAT = "bcdm.operator/1", 1
 _OPERATORS = {
@@ -86,7 +94,7 @@ def save_model(
         "name": config.name,
         "versions": {"bcdm": __version__, "torch": torch.__version__},
         "shape": list(shape),
-        "hashes": hashes,
+        "hashes": hashes | {"settings": _hash_settings(config, shape)},
         "config": config.model_dump(mode="json"),
         "facts": facts,
     })  # fmt: skip
@@ -112,12 +120,16 @@ def load(name_or_path: str | Path) -> Model:
     """
     folder = find_model(name_or_path)
     content = read_facts(folder)
-    for name, expected in content["hashes"].items():
-        if not (folder / name).exists() or _hash(folder / name) != expected:
-            raise InputError(
-                f"{folder / name} is missing or damaged: its hash is not the stored one"
-            )
-    config, shape = parse_config(content["config"]), tuple(content["shape"])
+    try:
+        config, shape = parse_config(content["config"]), tuple(content["shape"])
+        hashes, facts = content["hashes"], content["facts"]
+        found = {name: _hash(folder / name) for name in hashes if name != "settings"}
+    except (KeyError, TypeError, OSError) as error:
+        raise InputError(f"{folder} is incomplete: {error}") from None
+    found["settings"] = _hash_settings(config, shape)
+    for name, value in found.items():
+        if value != hashes.get(name):
+            raise InputError(f"{folder}: {name} is damaged or changed, its hash is another")
     method = build_method(config, shape)
     weights = {
         name: t.to(torch.float32) if t.is_floating_point() else t
@@ -131,7 +143,7 @@ def load(name_or_path: str | Path) -> Model:
         load_operator(folder / "operator.safetensors"),
         build_preparation(config.data),
         shape,
-        content["facts"] | {"hashes": content["hashes"], "name": content["name"]},
+        facts | {"hashes": hashes, "name": config.name},
     )
 
 
@@ -213,6 +225,11 @@ def load_operator(path: str | Path) -> LinearOperator:
     settings = json.loads(header["settings"])
     loaded: LinearOperator = kind(**tensors, **settings)
     return loaded
+
+
+def _hash_settings(config: RunConfig, shape: tuple[int, ...]) -> str:
+    text = json.dumps([config.model_dump(mode="json"), list(shape)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _hash(path: Path) -> str:

@@ -28,7 +28,8 @@ class DataConfig(_Model):
     channels: Literal[1, 3] | None = None
     crop: tuple[int, int, int, int] | None = None
     value_range: tuple[float, float] = (-1.0, 1.0)
-    source_range: tuple[float, float] = (0.0, 255.0)
+    source_range: tuple[float, float] | None = None
+    """Of the stored numbers; read off the files for 8- and 16-bit images when left out."""
     fractions: dict[str, float] = {"train": 0.8, "val": 0.1, "test": 0.1}
     split_seed: int = 0
     flip: bool = False
@@ -40,7 +41,7 @@ class FourierMaskConfig(_Model):
     """Single-coil MRI of real images under a variable-density mask."""
 
     kind: Literal["fourier_mask"]
-    acceleration: float = 8.0
+    acceleration: float = Field(default=8.0, ge=1)
     centre: float = 0.08
     lines: bool = False
     seed: int = 0
@@ -141,11 +142,11 @@ class TrainingConfig(_Model):
     weights: Literal["float32", "float16"] = "float32"
     """How matrices are stored in the model; training state keeps full precision."""
     seed: int = 0
-    log_every: int = 20
-    validate_every: int = 1000
-    validation_images: int = 64
-    checkpoint_every: int = 500
-    keep: int = 2
+    log_every: int = Field(default=20, gt=0)
+    validate_every: int = Field(default=1000, gt=0)
+    validation_images: int = Field(default=64, gt=0)
+    checkpoint_every: int = Field(default=500, gt=0)
+    keep: int = Field(default=2, gt=0)
     levels: LevelConfig = LevelConfig()
 
 
@@ -186,7 +187,7 @@ def parse_config(raw: dict[str, Any]) -> RunConfig:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         if first["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(str(first["loc"][-1]), _known_keys(), n=1)
+            near = difflib.get_close_matches(str(first["loc"][-1]), _known_keys(first["loc"]), n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise InputError(f"unknown setting {where}{hint}") from None
         raise InputError(f"setting {where}: {first['msg']}") from None
@@ -213,11 +214,19 @@ def _override(raw: dict[str, Any], override: str) -> None:
         inner = inner.setdefault(parent, {})
         if not isinstance(inner, dict):
             raise InputError(f"--set {override}: {parent} is a value, not a group")
-    inner[last] = yaml.safe_load(value)
+    try:
+        inner[last] = yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise InputError(f"--set {override}: the value is not YAML") from None
 
 
-def _known_keys() -> list[str]:
-    groups: list[type[BaseModel]] = [RunConfig, DataConfig, NetworkConfig, ParameterisationConfig]
-    groups += [ScheduleConfig, LevelConfig, TrainingConfig, FourierMaskConfig, PixelMaskConfig]
-    groups += [BlockMeanConfig, BlurConfig]
-    return [name for group in groups for name in group.model_fields]
+def _known_keys(place: tuple[int | str, ...]) -> list[str]:
+    """The settings of the group that an unknown one stands in."""
+    groups: dict[int | str, type[BaseModel]] = {
+        "data": DataConfig, "network": NetworkConfig, "parameterisation": ParameterisationConfig,
+        "schedule": ScheduleConfig, "training": TrainingConfig, "levels": LevelConfig,
+        "fourier_mask": FourierMaskConfig, "centre_box": PixelMaskConfig,
+        "block_mean": BlockMeanConfig, "gaussian_blur": BlurConfig,
+    }  # fmt: skip
+    group = groups.get(place[-2], RunConfig) if len(place) > 1 else RunConfig
+    return list(group.model_fields)

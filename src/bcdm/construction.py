@@ -14,7 +14,8 @@ __all__ = ["build_method", "build_operator", "build_preparation", "build_schedul
 
 
 def build_preparation(config: settings.DataConfig) -> Preparation:
-    """How source images become network images."""
+    """How source images become network images; `source_range` must be known by now."""
+    assert config.source_range is not None
     return Preparation(
         size=config.size,
         channels=config.channels,

@@ -9,7 +9,7 @@ import torch
 import yaml
 from click.testing import CliRunner
 
-from bcdm.benchmark.evaluate import bootstrap
+from bcdm.benchmark.statistics import bootstrap
 from bcdm.cli import cli
 
 
@@ -53,14 +53,18 @@ def test_evaluate_writes_everything(run_folder: Path) -> None:
         row = named["PSNR", estimate]
         assert row["case"]["data range"] == 2.0
         assert row["case"]["images"] == 5
+        assert row["case"].get("calls") == {"one-call mean": 1, "zero-filled": None,
+                                            "Wiener": None}.get(estimate, 3)  # fmt: skip
         assert row["interval"][0] <= row["value"] <= row["interval"][1]
         assert ("SSIM", estimate) in named
     assert 0 <= named["coverage 90%", "hidden pixels"]["value"] <= 1
     # 20 samples cannot resolve 95 %.
-    assert ("coverage 95%", "all pixels") not in named
+    unresolved = named["coverage 95%", "all pixels"]
+    assert unresolved["value"] is None
+    assert "cannot resolve" in unresolved["case"]["note"]
     truth = named["chi-square per degree of freedom", "truth"]["value"]
     assert truth == pytest.approx(1, abs=0.2)
-    assert ("CRPS", "") in named
+    assert ("CRPS", "samples") in named
     assert (run_folder / "f.png").read_bytes()[:4] == b"\x89PNG"
     assert "PSNR, one-call mean" in (model / "README.md").read_text()
 
@@ -84,7 +88,10 @@ def test_training_images_are_refused(run_folder: Path) -> None:
 def test_bootstrap_resamples_subjects() -> None:
     """Ten copies of each subject's number carry no more information than one."""
     values = torch.randn(20, generator=torch.Generator().manual_seed(0)).double()
-    low, high = bootstrap(values, [str(i) for i in range(20)])
-    copied = bootstrap(values.repeat_interleave(10), [str(i // 10) for i in range(200)])
-    assert copied == pytest.approx((low, high), abs=0.02)
+    low, high = bootstrap(values)
+    copied = bootstrap(values.repeat_interleave(10), groups=[str(i // 10) for i in range(200)])
+    assert copied == pytest.approx((low, high), abs=0.05)
     assert high - low == pytest.approx(2 * 1.96 * float(values.std()) / 20**0.5, rel=0.25)
+    assert bootstrap([1.0, float("inf")]) is None
+    ratio = bootstrap([2.0, 4.0, 6.0], [1.0, 2.0, 3.0])
+    assert ratio == pytest.approx((2.0, 2.0))

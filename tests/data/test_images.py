@@ -108,7 +108,7 @@ def test_folder_order_and_subjects(tmp_path: Path) -> None:
     )
     names = [file.relative_to(tmp_path).as_posix() for file in source.files]
     assert names == ["anna/t1/1.png", "ben/1.tif", "ben/2.png", "carl.png"]
-    assert source.subjects == ("t1", "ben", "ben", "carl")
+    assert source.subjects == ("anna", "ben", "ben", "carl")
     assert source.split_labels is None
 
 

@@ -94,11 +94,23 @@ def run_and_kill(settings: dict, folder: Path, processes: int, step: int) -> Non
     running.wait(timeout=200)
 
 
+def stored_state(folder: Path) -> dict[str, torch.Tensor]:
+    settings = yaml.safe_load((folder / "config.yaml").read_text())
+    trainer = make_trainer(settings, folder)
+    trainer.checkpoints.restore_latest(trainer.state)
+    return trainer.state.tensors()
+
+
 def assert_same(one: Path, other: Path) -> None:
     a, b = load_file(one / "model/model.safetensors"), load_file(other / "model/model.safetensors")
     assert a.keys() == b.keys()
     assert all(torch.equal(a[name], b[name]) for name in a)
     assert logged(one) == logged(other)
+    # Raw weights, their average and the optimiser's moments.
+    states = [stored_state(folder) for folder in (one, other)]
+    assert states[0].keys() == states[1].keys()
+    assert len(states[0]) > 100
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -117,7 +129,7 @@ def test_twenty_random_kills(settings, tmp_path: Path, processes: int) -> None:
     settings["training"]["steps"] = 200
     run(settings, tmp_path / "whole", processes)
     draw = random.Random(7)
-    for number, step in enumerate(sorted(draw.randint(1, 195) for _ in range(10))):
+    for number, step in enumerate(sorted(draw.randint(1, 195) for _ in range(20))):
         run_and_kill(settings, tmp_path / "killed", processes, step + number % 2)
     run(settings, tmp_path / "killed", processes)
     assert_same(tmp_path / "whole", tmp_path / "killed")

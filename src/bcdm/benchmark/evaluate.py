@@ -12,6 +12,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from bcdm.benchmark.records import Record
+from bcdm.benchmark.statistics import bootstrap
 from bcdm.checkpoint import Model, find_model, load, read_facts, write_facts
 from bcdm.config import resolve_data_path
 from bcdm.data import ImageSource, assign_splits, open_images, select_split
@@ -24,7 +25,6 @@ from bcdm.evaluation import (
     crps,
     describe_ssim,
     psnr,
-    spread_skill,
     ssim,
     tarp,
 )
@@ -88,8 +88,11 @@ class _Scores:
     def add(self, metric: str, estimate: str, values: Tensor) -> None:
         self.rows.setdefault((metric, estimate), []).append(values.detach().double().cpu())
 
-    def get(self, metric: str, estimate: str = "") -> Tensor:
+    def get(self, metric: str, estimate: str) -> Tensor:
         return torch.cat(self.rows[metric, estimate])
+
+    def pop(self, metric: str) -> Tensor:
+        return torch.cat(self.rows.pop((metric, "")))
 
 
 @torch.no_grad()
@@ -180,20 +183,22 @@ def _score(
             # LPIPS takes [-1, 1].
             unit = [2 * (image - low) / span - 1 for image in (estimate, x)]
             scores.add("LPIPS", name, lpips(*unit))
-    scores.add("CRPS", "", crps(drawn, x))
-    observed = coverage(drawn, x, LEVELS).observed
-    hidden = _hidden(measurement, x)
-    for k, level in enumerate(LEVELS):
-        scores.add(f"coverage {level:.0%}", "all pixels", observed[:, k])
-        if hidden is not None:
-            inside = coverage(drawn, x, LEVELS, mask=hidden).observed
-            scores.add(f"coverage {level:.0%}", "hidden pixels", inside[:, k])
-    relation = spread_skill(drawn, None, x)
-    scores.add("spread / skill", "", relation.ratio.reshape(1).expand(len(x)))
-    for k in range(2):
-        residual = measurement.residual(drawn[k])
-        result = chi_square(residual, 1.0, mask=model.operator.data_mask)
-        scores.add("chi-square per degree of freedom", "single sample", result.reduced)
+    scores.add("CRPS", "samples", crps(drawn, x))
+    masks = {"all pixels": None, "hidden pixels": _hidden(measurement, x)}
+    for name, mask in masks.items():
+        if mask is not None or name == "all pixels":
+            observed = coverage(drawn, x, LEVELS, mask=mask).observed
+            for k, level in enumerate(LEVELS):
+                scores.add(f"coverage {level:.0%}", name, observed[:, k])
+    # For exchangeable truth and samples both have the same mean.
+    count = len(drawn)
+    scores.add("spread", "", (1 + 1 / count) * drawn.var(0).flatten(1).mean(1))
+    scores.add("skill", "", (drawn.mean(0) - x).square().flatten(1).mean(1))
+    squares = [
+        chi_square(measurement.residual(drawn[k]), 1.0, mask=model.operator.data_mask).reduced
+        for k in range(2)
+    ]
+    scores.add("chi-square per degree of freedom", "single sample", torch.stack(squares).mean(0))
     result = chi_square(measurement.residual(x), 1.0, mask=model.operator.data_mask)
     scores.add("chi-square per degree of freedom", "truth", result.reduced)
 
@@ -235,8 +240,14 @@ def _summarise(
     base: dict[str, object] = {
         "model": model.config.name, "data": data.path, "split": options.split, "images": count,
     }  # fmt: skip
-    drawn: dict[str, object] = {
+    whole: dict[str, object] = {
         "samples": options.samples, "calls": options.calls, "precision": options.precision,
+    }  # fmt: skip
+    effort: dict[str, dict[str, object]] = {
+        "zero-filled": {}, "Wiener": {}, "truth": {},
+        "one-call mean": whole | {"samples": 0, "calls": 1},
+        "sample mean": whole | {"samples": min(options.samples, options.mean_samples)},
+        "single sample": whole | {"samples": 1},
     }  # fmt: skip
     conventions: dict[str, dict[str, object]] = {
         "PSNR": {"data range": data.value_range[1] - data.value_range[0]},
@@ -245,18 +256,20 @@ def _summarise(
     }
     record = partial(Record, seed=options.seed, command=command)
     records = []
+    ratio = (scores.pop("spread").sum() / scores.pop("skill").sum()).sqrt()
     for (metric, estimate), parts in scores.rows.items():
         values = torch.cat(parts)
-        if bool(values.isnan().any()):
-            continue  # a level that so few samples cannot resolve
-        case = base | {"estimate": estimate} | conventions.get(metric, {}) | drawn
+        case = base | {"estimate": estimate} | conventions.get(metric, {})
+        case |= effort.get(estimate, whole)
+        if metric.startswith("coverage") and bool(values.isnan().all()):
+            case["note"] = f"{options.samples} samples cannot resolve this level"
         unit = "dB" if metric == "PSNR" else ""
-        groups = subjects if len(values) == count else None
-        interval = bootstrap(values, groups)
+        interval = bootstrap(values, groups=subjects)
         records.append(record(metric, case, float(values.mean()), unit, interval))
-    records.append(record("TARP distance from diagonal", base | drawn, curve[0]))
-    records.append(record("TARP 95 % half width", base | drawn, curve[1]))
-    records += _judge(scores, base | drawn, record, options.strict, subjects)
+    records.append(record("spread / skill", base | whole, float(ratio)))
+    records.append(record("TARP distance from diagonal", base | whole, curve[0]))
+    records.append(record("TARP 95 % half width", base | whole, curve[1]))
+    records += _judge(scores, base | whole, record, options.strict, subjects)
     return records
 
 
@@ -276,7 +289,8 @@ def _judge(
     covered = float(scores.get("coverage 90%", "all pixels").mean())
     square = float(scores.get("chi-square per degree of freedom", "single sample").mean())
     rows: list[tuple[str, float, str, tuple[float, float] | None]] = [
-        (name, float(gain.mean()), "dB", bootstrap(gain, subjects)) for name, gain in gains.items()
+        (name, float(gain.mean()), "dB", bootstrap(gain, groups=subjects))
+        for name, gain in gains.items()
     ]
     rows += [
         ("distance of 90 % coverage from .9", abs(covered - 0.9), "", None),
@@ -286,18 +300,6 @@ def _judge(
         record(name, case, value, unit, interval, REQUIRED[name] if strict else None)
         for name, value, unit, interval in rows
     ]
-
-
-def bootstrap(values: Tensor, groups: list[str] | None) -> tuple[float, float]:
-    """95 % interval of the mean, resampling whole subjects where they are known."""
-    numbers = values.numpy()
-    names = np.array(groups) if groups is not None else np.arange(len(numbers))
-    sums = np.array([[numbers[names == g].sum(), (names == g).sum()] for g in np.unique(names)])
-    rng = np.random.default_rng(0)
-    rows = rng.integers(0, len(sums), (1000, len(sums)))
-    totals = sums[rows].sum(1)
-    low, high = np.quantile(totals[:, 0] / totals[:, 1], [0.025, 0.975])
-    return float(low), float(high)
 
 
 def _open_lpips(path: Path | None) -> LPIPS | None:
@@ -325,12 +327,19 @@ def _draw(scores: _Scores, model: Model, path: Path) -> None:
 
 
 def _write_card(folder: Path, records: list[Record], command: str) -> None:
+    """Puts the numbers, with what they are of, into the model's facts and card."""
     content = read_facts(folder)
     rows = {}
     for r in records:
-        estimate = r.case.get("estimate")
+        if r.value is None:
+            continue
+        name = f"{r.name}, {r.case['estimate']}" if r.case.get("estimate") else r.name
+        kinds = {"data range": "data range", "samples": "samples", "calls": "calls"}
+        note = ", ".join(f"{k} {r.case[v]}" for k, v in kinds.items() if r.case.get(v))
         interval = f" [{r.interval[0]:.4g}, {r.interval[1]:.4g}]" if r.interval else ""
-        rows[f"{r.name}{f', {estimate}' if estimate else ''}"] = f"{r.value:.4g} {r.unit}{interval}"
-    note = {key: records[0].case[key] for key in ("data", "split", "images")}
-    content["facts"]["metrics"] = {"command": command, "on": note, "rows": rows}
+        number = f"{r.value:.4g} {r.unit}".strip()
+        rows[name] = f"{number}{interval}{f' ({note})' if note else ''}"
+    case = records[0].case
+    on = f"{case['images']} {case['split']} images of {case['data']}, seed {records[0].seed}"
+    content["facts"]["metrics"] = {"command": command, "on": on, "rows": rows}
     write_facts(folder, content)

@@ -103,7 +103,7 @@ class ImageFolder:
         named_from = 1 if has_split else 0
         self.files = tuple(root / place for place in places)
         self.subjects: Sequence[str] = tuple(
-            p.parent.name if len(p.parts) > named_from + 1 else p.stem for p in places
+            p.parts[named_from] if len(p.parts) > named_from + 1 else p.stem for p in places
         )
         self.split_labels: Sequence[str] | None = (
             tuple(p.parts[0] for p in places) if has_split else None

@@ -25,6 +25,7 @@ class NoiseSource(Protocol):
         ...
 
 
+@torch.no_grad()
 def sample(
     denoiser: Denoiser,
     sampler: Sampler,
@@ -48,7 +49,8 @@ def sample(
         indices: Which samples to draw, e.g. `range(64)`.
         grid: Log-SNR of the levels, increasing; uniform over the schedule's range when left out.
         batch_size: Draw in batches of exactly this size. The last batch is filled up and cut, so
-            that a sample is the same to the bit whatever samples are drawn with it.
+            that a sample is the same to the bit whatever samples are drawn with it. For denoisers
+            of one measurement; with several bound, draw one sample of each at a time.
         progress: A progress bar; None shows it on a terminal only.
 
     Returns:
@@ -57,7 +59,7 @@ def sample(
     chosen = list(indices)
     if not chosen:
         raise InputError("indices is empty: ask for at least one sample, e.g. range(1)")
-    size = batch_size or len(chosen)
+    size = len(chosen) if batch_size is None else batch_size
     if size < 1:
         raise InputError(f"batch_size is at least 1, got {batch_size}")
     log_snr = denoiser.schedule.grid(steps) if grid is None else grid.double()
@@ -108,6 +110,7 @@ def _draw(noise: NoiseSource, image: ImageSpec, step: int, number: int) -> Tenso
     return noise.normal(image, step=step, draw=number)
 
 
+@torch.no_grad()
 def posterior_mean(denoiser: Denoiser, *, seed: int = 0, count: int = 1) -> Tensor:
     r"""The mean by one network call.
 

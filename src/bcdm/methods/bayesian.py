@@ -131,5 +131,4 @@ class BayesianDenoiser:
 
     def __call__(self, x_t: Tensor, level: NoiseLevel) -> Tensor:
         r"""$E[x_0 \mid x_t, y]$ by one pass of the network."""
-        with torch.no_grad():
-            return self.method.estimate(Conditioning(self.measurement, level), x_t)
+        return self.method.estimate(Conditioning(self.measurement, level), x_t)

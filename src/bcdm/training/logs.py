@@ -36,7 +36,7 @@ class Log:
             partial = self._path.with_suffix(".partial")
             partial.write_text("".join(row + "\n" for row in kept))
             partial.replace(self._path)
-        self._board = _open_board(folder)
+        self._board = _open_board(folder, start)
 
     def write(self, step: int, values: dict[str, Any]) -> None:
         """Adds a row."""
@@ -68,10 +68,10 @@ class Log:
             self._board.close()
 
 
-def _open_board(folder: Path) -> "SummaryWriter | None":
+def _open_board(folder: Path, start: int) -> "SummaryWriter | None":
     """TensorBoard's writer if that package is installed: the JSONL file has everything anyway."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
-    return SummaryWriter(str(folder / "tensorboard"))
+    return SummaryWriter(str(folder / "tensorboard"), purge_step=start + 1)

@@ -34,20 +34,17 @@ def run(
     )
     labels = assign_splits(source, config.data.fractions, config.data.split_seed)
     images = select_split(source, labels, "train")
-    validation = select_split(source, labels, "val")
-    if not len(images):
-        raise InputError(f"{config.data.path} has no training images: check data.fractions")
+    validation = select_split(source, labels, "val") if "val" in labels else None
     with open_processes() as processes:
-        trainer = Trainer(
-            config, images, validation if len(validation) else None, folder, processes
-        )
+        trainer = Trainer(config, images, validation, folder, processes)
         if dry_run:
             report(plan(trainer))
             return folder
+        config = trainer.config
         if processes.rank == 0:
             _store_settings(config, folder)
-        trainer.run()
-        if processes.rank == 0:
+        trained = trainer.run()
+        if processes.rank == 0 and (trained or not (folder / "model/config.json").exists()):
             facts = {"training_images": len(images), "parameters": count_parameters(trainer)}
             network, operator = trainer.state.average.module, trainer.objective.operator
             save_model(folder / "model", config, network, operator, trainer.shape, facts)
@@ -99,12 +96,12 @@ def _store_settings(config: RunConfig, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     stored = folder / "config.yaml"
     text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
-    if (
-        stored.exists()
-        and stored.read_text() != text
-        and list((folder / "checkpoints").glob("step-*"))
-    ):
+    if stored.exists() and stored.read_text() == text:
+        return
+    if stored.exists() and any((folder / "checkpoints").glob("step-*")):
         raise InputError(
             f"{folder} holds a run with other settings: choose another --out, or remove it"
         )
-    stored.write_text(text)
+    partial = stored.with_suffix(".partial")
+    partial.write_text(text)
+    partial.replace(stored)

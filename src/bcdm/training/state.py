@@ -88,7 +88,7 @@ class Checkpoints:
             if first:
                 _flush(partial)
                 if final.exists():
-                    shutil.rmtree(final)
+                    os.replace(final, final.with_suffix(".old.partial"))
                 os.replace(partial, final)
                 _flush_entry(self.folder)
         except Exception as error:  # what DCP raises on a full disk is not one type
@@ -96,11 +96,11 @@ class Checkpoints:
             shutil.rmtree(partial, ignore_errors=True)
         _wait()
         if failure is not None:
-            line = str(failure).splitlines()[-1]
+            line = " ".join(str(failure).split()[-12:]) or type(failure).__name__
             warnings.warn(f"checkpoint at step {state.step} failed: {line}", stacklevel=2)
             return False
         if first:
-            for old in self.list()[: -self.keep]:
+            for old in [*self.list()[: -self.keep], *self.folder.glob("*.old.partial")]:
                 shutil.rmtree(old)
         return True
 

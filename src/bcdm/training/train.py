@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -22,7 +23,7 @@ from bcdm.training.objective import LevelSampling, Objective
 from bcdm.training.state import Checkpoints, TrainingState
 from bcdm.training.validation import validate
 
-__all__ = ["Trainer", "open_processes", "train"]
+__all__ = ["Processes", "Trainer", "open_processes"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ def open_processes() -> Iterator[Processes]:
     cuda = torch.cuda.is_available()
     local = int(os.environ.get("LOCAL_RANK", "0"))
     device = torch.device("cuda", local) if cuda else torch.device("cpu")
+    if cuda:
+        torch.cuda.set_device(device)
     if world == 1:
         yield Processes(device=device)
         return
@@ -70,6 +73,9 @@ class Trainer:
         folder: Path,
         processes: Processes,
     ) -> None:
+        if config.data.source_range is None:
+            data = config.data.model_copy(update={"source_range": tuple(images.value_range)})
+            config = config.model_copy(update={"data": data})
         self.config, self.folder, self.processes = config, folder, processes
         self.images, self.validation = images, validation
         self.preparation = build_preparation(config.data)
@@ -89,10 +95,12 @@ class Trainer:
         self.state = TrainingState(method.network, average, optimizer)
         self.checkpoints = Checkpoints(folder / "checkpoints", config.training.keep)
 
-    def run(self) -> None:
-        """Trains from the last checkpoint to the last step."""
+    def run(self) -> bool:
+        """Trains from the last checkpoint to the last step; False: nothing was left to do."""
         options, state = self.config.training, self.state
         self.checkpoints.restore_latest(state)
+        if state.step >= options.steps:
+            return False
         first = self.processes.rank == 0
         log = Log(self.folder if first else None, state.step, options.steps, options.batch)
         model: nn.Module = self.objective
@@ -110,6 +118,7 @@ class Trainer:
             if state.step % options.checkpoint_every == 0 or state.step == options.steps:
                 self.checkpoints.save(state)
         log.close()
+        return True
 
     def make_batches(self, start: int) -> ImageBatches:
         """This process's part of every batch from step `start` on."""
@@ -139,7 +148,8 @@ class Trainer:
         for number, (part, count) in enumerate(parts):
             last = number == len(parts) - 1
             joined = isinstance(model, DistributedDataParallel) and not last
-            with model.no_sync() if joined else contextlib.nullcontext(), self._precision():  # type: ignore[operator]
+            quiet = model.no_sync() if joined else contextlib.nullcontext()  # type: ignore[operator]
+            with quiet, self._dropout(number), self._precision():
                 loss = model(part.to(self.processes.device), count).sum() / len(images)
             loss.backward()
             total += loss.detach()
@@ -155,6 +165,20 @@ class Trainer:
         if not options.decay:
             return warm
         return warm * 0.5 * (1 + math.cos(math.pi * step / options.steps))
+
+    @contextlib.contextmanager
+    def _dropout(self, part: int) -> Iterator[None]:
+        """Makes dropout's masks, which come from torch's global generator, a function of counters.
+
+        They are then the same after a restart with as many processes, but not for other numbers.
+        """
+        if not self.config.network.dropout:
+            yield
+            return
+        place = (self.config.training.seed, self.state.step, self.processes.rank, part)
+        with torch.random.fork_rng():
+            torch.manual_seed(int(np.random.SeedSequence(place).generate_state(1)[0]))
+            yield
 
     def _precision(self) -> contextlib.AbstractContextManager[object]:
         enabled = self.config.training.precision == "bfloat16"
@@ -185,13 +209,3 @@ def _average(
     count = int(updates)
     keep = min(decay, (1 + count) / (10 + count))
     torch._foreach_lerp_(averaged, current, 1 - keep)
-
-
-def train(
-    config: RunConfig, images: ImageSource, validation: ImageSource | None, folder: Path
-) -> Trainer:
-    """Runs or goes on with a training in `folder`; the same call in every process."""
-    with open_processes() as processes:
-        trainer = Trainer(config, images, validation, folder, processes)
-        trainer.run()
-        return trainer
