@@ -116,7 +116,7 @@ def test_damage_is_detected(tmp_path) -> None:
     weights = bytearray((tmp_path / "model.safetensors").read_bytes())
     weights[-3] ^= 1
     (tmp_path / "model.safetensors").write_bytes(weights)
-    with pytest.raises(InputError, match="model.safetensors is damaged"):
+    with pytest.raises(InputError, match=r"model.safetensors is damaged"):
         load(tmp_path)
 
 

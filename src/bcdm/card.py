@@ -49,6 +49,6 @@ def format_card(content: dict[str, Any]) -> str:
         lines += [f"| {name} | {value} |" for name, value in metrics["rows"].items()]
         lines += [
             "",
-            "Intervals are 95 %, resampling subjects. SSIM and LPIPS conventions are in the records.",
+            "Intervals are 95 %, resampling subjects.",
         ]
     return "\n".join(lines) + "\n"

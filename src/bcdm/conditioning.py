@@ -90,7 +90,7 @@ class Conditioning:
         )
 
     def draw(self, x_0: Tensor, noise: Tensor) -> Tensor:
-        r"""The whitened statistic in one stroke, for training: $M_t^{1/2} x_0 + \sigma n$."""
+        r"""The whitened statistic in one stroke: $M_t^{1/2} x_0 + \sigma n$."""
         (sigma,) = fit(x_0, self.level.sigma)
         return self.power(0.5, x_0) + sigma * noise
 
