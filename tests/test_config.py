@@ -75,13 +75,12 @@ def test_unreadable_files(tmp_path: Path) -> None:
 
 
 def test_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    data = parse_config(BASE).data
     monkeypatch.delenv("BCDM_DATA", raising=False)
     with pytest.raises(InputError, match="BCDM_DATA"):
-        resolve_data_path(data, None)
+        resolve_data_path("images", None)
     monkeypatch.setenv("BCDM_DATA", str(tmp_path))
-    assert resolve_data_path(data, None) == tmp_path / "images"
-    assert resolve_data_path(data, "/elsewhere") == Path("/elsewhere/images")
+    assert resolve_data_path("images", None) == tmp_path / "images"
+    assert resolve_data_path("images", "/elsewhere") == Path("/elsewhere/images")
 
 
 def test_the_papers_network_has_two_experts() -> None:

@@ -47,7 +47,7 @@ def test_one_call_beats_the_back_projection_on_a_phantom(name: str) -> None:
 def read_images(name: str, count: int) -> tuple[bcdm.Measurement, Tensor]:
     model = bcdm.load(name)
     data = model.config.data
-    source = open_images(resolve_data_path(data, None), data.key, data.source_range)
+    source = open_images(resolve_data_path(data.path, None), data.key, data.source_range)
     held_out = select_split(source, assign_splits(source), "test")
     stride = len(held_out) // count
     x = torch.stack([model.preparation(held_out[stride * k]) for k in range(count)])

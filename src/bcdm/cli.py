@@ -101,7 +101,9 @@ def train(
 @click.option("--batch", default=16, show_default=True)
 @click.option("--seed", default=0, show_default=True)
 @click.option("--precision", type=click.Choice(["float32", "bfloat16"]), default="float32")
-@click.option("--lpips", type=click.Path(path_type=Path, exists=True), help="LPIPS weights.")
+@click.option(
+    "--lpips", type=click.Path(path_type=Path), help="Weights, in the data folder or not."
+)
 @click.option("--figure", type=click.Path(path_type=Path, dir_okay=False), help="PNG to draw.")
 @click.option("--strict", is_flag=True, help="Fail where the experiments' requirements are missed.")
 @click.option("--card", is_flag=True, help="Write the numbers into the model's card.")

@@ -193,15 +193,14 @@ def parse_config(raw: dict[str, Any]) -> RunConfig:
         raise InputError(f"setting {where}: {first['msg']}") from None
 
 
-def resolve_data_path(config: DataConfig, folder: str | Path | None) -> Path:
-    """Where the images are: absolute, or below --data or BCDM_DATA."""
+def resolve_data_path(path: str | Path, folder: str | Path | None) -> Path:
+    """Where data is: absolute, or below --data or BCDM_DATA."""
     root = folder if folder is not None else os.environ.get("BCDM_DATA")
-    path = Path(config.path)
-    if path.is_absolute():
-        return path
-    if root is None and not path.exists():
-        raise InputError(f"no data folder for {config.path}: give --data or set BCDM_DATA")
-    return path if root is None else Path(root) / path
+    if Path(path).is_absolute():
+        return Path(path)
+    if root is None and not Path(path).exists():
+        raise InputError(f"no data folder for {path}: give --data or set BCDM_DATA")
+    return Path(path) if root is None else Path(root) / path
 
 
 def _override(raw: dict[str, Any], override: str) -> None:

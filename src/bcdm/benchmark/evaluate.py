@@ -103,7 +103,7 @@ def run(
     model = load(name)
     source, chosen = _choose(model, options)
     scores, samples, truths, references = _Scores(), [], [], []
-    lpips = _open_lpips(options.lpips)
+    lpips = _open_lpips(options.lpips, options.data)
     starts = range(0, len(chosen), options.batch)
     for start in tqdm(starts, desc="evaluating", unit="batch", disable=None):
         rows = chosen[start : start + options.batch]
@@ -127,7 +127,7 @@ def run(
 
 def _choose(model: Model, options: Options) -> tuple[ImageSource, list[int]]:
     data = model.config.data
-    source = open_images(resolve_data_path(data, options.data), data.key, data.source_range)
+    source = open_images(resolve_data_path(data.path, options.data), data.key, data.source_range)
     labels = assign_splits(source, data.fractions, data.split_seed)
     if options.split == "train":
         raise InputError("results from training images mean nothing: choose another split")
@@ -302,9 +302,10 @@ def _judge(
     ]
 
 
-def _open_lpips(path: Path | None) -> LPIPS | None:
+def _open_lpips(path: Path | None, data: Path | None) -> LPIPS | None:
     if path is None:
         return None
+    path = resolve_data_path(path, data)
     return LPIPS.load(path / "lpips_alexnet_fp32.npz" if path.is_dir() else path)
 
 

@@ -30,7 +30,7 @@ def run(
     config = load_config(path, overrides)
     folder = out or Path("runs") / config.name
     source = open_images(
-        resolve_data_path(config.data, data), config.data.key, config.data.source_range
+        resolve_data_path(config.data.path, data), config.data.key, config.data.source_range
     )
     labels = assign_splits(source, config.data.fractions, config.data.split_seed)
     images = select_split(source, labels, "train")
