@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bcdm.errors import DtypeError, InputError, ShapeError
-from bcdm.operators import Composed, Dense, LinearOperator
+from bcdm.operators import Composed, Dense, Diagonal, LinearOperator
 from bcdm.tensors import ImageSpec, SeededNoise, fit, real_dtype
 
 __all__ = ["Measurement"]
@@ -171,7 +171,8 @@ class Measurement:
             raise InputError("variances must be > 0: drop entries that were not measured")
         weights = variance.rsqrt().to(y.device, real_dtype(y.dtype))
         weights = weights[None] if weights.ndim < y.ndim else weights
-        return cls(weights * y, operator.weigh(weights), 1.0)
+        weighed = operator.weigh(weights) or Composed(Diagonal(weights), operator)
+        return cls(weights * y, weighed, 1.0)
 
 
 def _apply_mask(y: Tensor, mask: Tensor) -> Tensor:

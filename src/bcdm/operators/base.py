@@ -67,16 +67,13 @@ class LinearOperator(ABC):
         """Which entries of a measurement carry data (broadcastable); None: all of them."""
         return None
 
-    def weigh(self, weights: Tensor) -> "LinearOperator":
-        """The operator diag(weights) A.
+    def weigh(self, weights: Tensor) -> "LinearOperator | None":
+        """The operator diag(weights) A, where that has a closed form; None otherwise.
 
         Args:
             weights: Real, of a measurement's shape with batch axis, (B or 1, ...).
         """
-        from bcdm.operators.krylov import Composed  # a product has no closed form in general
-        from bcdm.operators.pixel import Diagonal
-
-        return Composed(Diagonal(weights), self)
+        return None
 
     @property
     def batch(self) -> int | None:
