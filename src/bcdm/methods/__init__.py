@@ -1,21 +1,21 @@
 """Ways from a measurement to a denoiser of its posterior."""
 
-from bcdm.methods.base import Method
+from bcdm.methods.base import BoundDenoiser, Method
 from bcdm.methods.bayesian import Bayesian, BayesianDenoiser, Parameterisation
 from bcdm.methods.denoising import Denoising
 from bcdm.methods.exact import ExactDenoiser, ExactPosterior, GaussianMixture
-from bcdm.methods.guidance import DMPS, DPS, GuidedDenoiser, PiGDM, PostConditioned
+from bcdm.methods.guidance import DMPS, DPS, PiGDM, PostConditioned
 
 __all__ = [
     "DMPS",
     "DPS",
     "Bayesian",
     "BayesianDenoiser",
+    "BoundDenoiser",
     "Denoising",
     "ExactDenoiser",
     "ExactPosterior",
     "GaussianMixture",
-    "GuidedDenoiser",
     "Method",
     "Parameterisation",
     "PiGDM",

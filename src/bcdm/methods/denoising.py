@@ -5,37 +5,14 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from bcdm.conditioning import Conditioning
-from bcdm.diffusion import Denoiser, NoiseLevel, Schedule
+from bcdm.diffusion import Denoiser, NoiseLevel
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
+from bcdm.methods.base import BoundDenoiser
 from bcdm.operators import Identity
-from bcdm.tensors import ImageSpec, fit
+from bcdm.tensors import fit
 
 __all__ = ["Denoising"]
-
-
-@dataclass(frozen=True)
-class _BoundDenoising:
-    prior: Denoiser
-    measurement: Measurement
-
-    @property
-    def schedule(self) -> Schedule:
-        """The prior's."""
-        return self.prior.schedule
-
-    @property
-    def image(self) -> ImageSpec:
-        """The prior's."""
-        return self.prior.image
-
-    def __call__(self, x_t: Tensor, level: NoiseLevel) -> Tensor:
-        r"""The prior's mean at the pivot's own noise level."""
-        conditioning = Conditioning(self.measurement, level)
-        log_snr = (level.alpha**2 + conditioning.gain**2).log() - 2 * level.sigma.log()
-        own = self.schedule.level(log_snr)
-        (alpha,) = fit(x_t, own.alpha)
-        return self.prior(alpha * conditioning.pivot(x_t), own)
 
 
 @dataclass(frozen=True)
@@ -52,4 +29,12 @@ class Denoising:
         """Binds noisy images."""
         if not isinstance(measurement.operator, Identity):
             raise InputError("Denoising takes measurements of the Identity operator only")
-        return _BoundDenoising(self.prior, measurement)
+
+        def mean(x_t: Tensor, level: NoiseLevel) -> Tensor:
+            conditioning = Conditioning(measurement, level)
+            log_snr = (level.alpha**2 + conditioning.gain**2).log() - 2 * level.sigma.log()
+            own = self.prior.schedule.level(log_snr)
+            (alpha,) = fit(x_t, own.alpha)
+            return self.prior(alpha * conditioning.pivot(x_t), own)
+
+        return BoundDenoiser(self.prior, mean)

@@ -10,39 +10,27 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bcdm.diffusion import Denoiser, NoiseLevel, Schedule
+from bcdm.diffusion import Denoiser, NoiseLevel
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
-from bcdm.tensors import ImageSpec, fit, inner
+from bcdm.methods.base import BoundDenoiser
+from bcdm.tensors import fit, inner
 
-__all__ = ["DMPS", "DPS", "GuidedDenoiser", "PiGDM", "PostConditioned"]
+__all__ = ["DMPS", "DPS", "PiGDM", "PostConditioned"]
 
 Likelihood = Callable[[Tensor, NoiseLevel], tuple[Tensor, Tensor]]
 """Maps (x_t, level) to the prior's mean and the approximate score of y given x_t."""
 
 
-@dataclass(frozen=True)
-class GuidedDenoiser:
-    """A prior's denoiser with guidance bound to one measurement."""
+def _guide(prior: Denoiser, likelihood: Likelihood) -> BoundDenoiser:
+    r"""The denoiser $E[x_0 \mid x_t] + \frac{\sigma^2}{\alpha} g$."""
 
-    prior: Denoiser
-    likelihood: Likelihood
-
-    @property
-    def schedule(self) -> Schedule:
-        """The prior's."""
-        return self.prior.schedule
-
-    @property
-    def image(self) -> ImageSpec:
-        """The prior's."""
-        return self.prior.image
-
-    def __call__(self, x_t: Tensor, level: NoiseLevel) -> Tensor:
-        r"""$E[x_0 \mid x_t] + \frac{\sigma^2}{\alpha} g$."""
-        mean, score = self.likelihood(x_t, level)
+    def guided_mean(x_t: Tensor, level: NoiseLevel) -> Tensor:
+        mean, score = likelihood(x_t, level)
         (scale,) = fit(x_t, level.sigma**2 / level.alpha)
         return mean + scale * score
+
+    return BoundDenoiser(prior, guided_mean)
 
 
 def _check_weight(weight: float) -> None:
@@ -59,7 +47,7 @@ class PostConditioned:
 
     prior: Denoiser
 
-    def condition(self, measurement: Measurement) -> GuidedDenoiser:
+    def condition(self, measurement: Measurement) -> BoundDenoiser:
         """Binds measurements."""
 
         def likelihood(x_t: Tensor, level: NoiseLevel) -> tuple[Tensor, Tensor]:
@@ -67,7 +55,7 @@ class PostConditioned:
             away = measurement.back_projection - measurement.operator.gram(x_t)
             return self.prior(x_t, level), precision * away
 
-        return GuidedDenoiser(self.prior, likelihood)
+        return _guide(self.prior, likelihood)
 
 
 @dataclass(frozen=True)
@@ -94,9 +82,9 @@ class DPS:
     def __post_init__(self) -> None:
         _check_weight(self.weight)
 
-    def condition(self, measurement: Measurement) -> GuidedDenoiser:
+    def condition(self, measurement: Measurement) -> BoundDenoiser:
         """Binds measurements."""
-        return GuidedDenoiser(self.prior, lambda x, level: self._likelihood(measurement, x, level))
+        return _guide(self.prior, lambda x, level: self._likelihood(measurement, x, level))
 
     def _likelihood(
         self, measurement: Measurement, x_t: Tensor, level: NoiseLevel
@@ -142,7 +130,7 @@ class DMPS:
     def __post_init__(self) -> None:
         _check_weight(self.weight)
 
-    def condition(self, measurement: Measurement) -> GuidedDenoiser:
+    def condition(self, measurement: Measurement) -> BoundDenoiser:
         """Binds measurements."""
 
         def likelihood(x_t: Tensor, level: NoiseLevel) -> tuple[Tensor, Tensor]:
@@ -153,7 +141,7 @@ class DMPS:
             pulled = operator.solve(measurement.std**2, (level.sigma / level.alpha) ** 2, away)
             return self.prior(x_t, level), scale * pulled
 
-        return GuidedDenoiser(self.prior, likelihood)
+        return _guide(self.prior, likelihood)
 
 
 @dataclass(frozen=True)
@@ -175,7 +163,7 @@ class PiGDM:
     def __post_init__(self) -> None:
         _check_weight(self.weight)
 
-    def condition(self, measurement: Measurement) -> GuidedDenoiser:
+    def condition(self, measurement: Measurement) -> BoundDenoiser:
         """Binds measurements."""
 
         def likelihood(x_t: Tensor, level: NoiseLevel) -> tuple[Tensor, Tensor]:
@@ -189,4 +177,4 @@ class PiGDM:
                 (score,) = torch.autograd.grad(mean, x_t, pulled)
             return mean.detach(), self.weight * score
 
-        return GuidedDenoiser(self.prior, likelihood)
+        return _guide(self.prior, likelihood)
