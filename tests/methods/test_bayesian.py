@@ -29,8 +29,8 @@ class Vectors(nn.Module):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             self.layers = nn.Sequential(
-                nn.Linear(2 + 16, 128), nn.SiLU(), nn.Linear(128, 128), nn.SiLU(),
-                nn.Linear(128, 128), nn.SiLU(), nn.Linear(128, 2),
+                nn.Linear(2 + 16, 192), nn.SiLU(), nn.Linear(192, 192), nn.SiLU(),
+                nn.Linear(192, 192), nn.SiLU(), nn.Linear(192, 192), nn.SiLU(), nn.Linear(192, 2),
             )  # fmt: skip
 
     def forward(self, x: Tensor, log_snr: Tensor, project) -> Tensor:
@@ -47,17 +47,18 @@ def test_learned_posterior_is_the_exact_one(statistic: str) -> None:
     operator, noise_std = Dense(torch.tensor([[1.0, 0.3]])), 0.2
     parameterisation = Parameterisation(statistic, prior_std=0.7)
     trained = Bayesian(Vectors(), VP(), parameterisation)
-    objective = Objective(trained, operator, noise_std, LevelSampling(VP()), seed=0)
-    optimizer = torch.optim.Adam(trained.network.parameters(), lr=3e-3)
+    levels = LevelSampling(VP(), mean=1.0, std=2.5, end=0.05)
+    objective = Objective(trained, operator, noise_std, levels, seed=0)
+    optimizer = torch.optim.Adam(trained.network.parameters(), lr=2e-3)
     average = AveragedModel(trained.network, multi_avg_fn=get_ema_multi_avg_fn(0.99))
-    steps, batch = 1500, 512
-    images = prior.sample(steps * batch // 4, seed=1)
+    steps, batch = 2500, 256
+    images = prior.sample(steps * batch, seed=1)
     for step in range(steps):
         counters = torch.arange(step * batch, (step + 1) * batch)
         for group in optimizer.param_groups:
-            group["lr"] = 3e-3 * (1 - step / steps)
+            group["lr"] = 2e-3 * (1 - step / steps)
         optimizer.zero_grad()
-        objective(images[counters % len(images)], counters).mean().backward()
+        objective(images[counters], counters).mean().backward()
         optimizer.step()
         average.update_parameters(trained.network)
     method = Bayesian(average.module, VP(), parameterisation)
