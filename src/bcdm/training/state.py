@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.optim.swa_utils import AveragedModel
 
 __all__ = ["Checkpoints", "TrainingState"]
@@ -82,7 +83,7 @@ class Checkpoints:
             shutil.rmtree(partial, ignore_errors=True)
             self.folder.mkdir(parents=True, exist_ok=True)
         _wait()
-        failure = None
+        failure: BaseException | None = None
         try:
             _quietly(state_dict_saver.save, state.tensors(), partial)
             if first:
@@ -91,7 +92,7 @@ class Checkpoints:
                     os.replace(final, final.with_suffix(".old.partial"))
                 os.replace(partial, final)
                 _flush_entry(self.folder)
-        except Exception as error:  # what DCP raises on a full disk is not one type
+        except (Exception, CheckpointException) as error:  # the latter is no Exception
             failure = error
             shutil.rmtree(partial, ignore_errors=True)
         _wait()
