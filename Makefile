@@ -1,7 +1,7 @@
 # One virtual environment, in the checkout. Every verb works after `make setup`.
 VENV ?= .venv
 BIN := $(VENV)/bin
-export OMP_NUM_THREADS ?= 2
+export OMP_NUM_THREADS ?= 1
 
 .PHONY: setup check format test test-slow docs bench
 
