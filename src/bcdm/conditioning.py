@@ -107,11 +107,7 @@ class Conditioning:
             raise DtypeError(
                 f"x_t is {x_t.dtype} but the measurement gives {back.dtype} images: convert one"
             )
-        try:
-            together = torch.broadcast_shapes(x_t.shape, back.shape)
-        except RuntimeError:
-            together = None
-        if together != x_t.shape:
+        if x_t.shape[1:] != back.shape[1:] or len(back) not in (1, len(x_t)):
             raise ShapeError(
                 f"x_t has shape {tuple(x_t.shape)} but the measurement gives images "
                 f"{tuple(back.shape)}: use measurement.repeat for several samples of each"
