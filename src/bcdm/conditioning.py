@@ -7,7 +7,6 @@ VP and VE are one code path.
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from bcdm.diffusion import NoiseLevel, to_score
