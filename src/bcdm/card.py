@@ -9,7 +9,10 @@ def format_card(content: dict[str, Any]) -> str:
     """The README.md of a model folder, from its config.json."""
     config, facts = content["config"], content["facts"]
     data, training = config["data"], config["training"]
-    operator = ", ".join(f"{key} {value}" for key, value in config["operator"].items())
+    family = config["operator"]["kind"] == "family"
+    members = config["operator"]["members"] if family else [config["operator"]]
+    operator = "; ".join(", ".join(f"{k} {v}" for k, v in one.items()) for one in members)
+    given = "operator" if family else "model.operator"
     channels, rows, columns = content["shape"]
     lines = [
         "---",
@@ -37,10 +40,10 @@ def format_card(content: dict[str, Any]) -> str:
         "",
         "```",
         f'model = bcdm.load("{content["name"]}")',
-        "posterior = model.condition(bcdm.Measurement(y, model.operator, noise_std))",
+        f"posterior = model.condition(bcdm.Measurement(y, {given}, noise_std))",
         "```",
         "",
-        "It answers for this operator and noise level, and images like those it was trained on.",
+        "It answers for operators and noise levels as above, and images like its training's.",
     ]
     if facts.get("metrics"):
         metrics = facts["metrics"]

@@ -52,7 +52,7 @@ class Model:
     Attributes:
         method: The learned posterior.
         config: The settings of its training.
-        operator: What its training measured with.
+        trained_operator: What its training measured with; None if that was a family.
         preparation: How images become the network's, and back.
         shape: Image shape (C, H, W) of its training.
         facts: What is known of it: data, hashes, metrics.
@@ -60,10 +60,24 @@ class Model:
 
     method: Bayesian
     config: RunConfig
-    operator: LinearOperator
+    trained_operator: LinearOperator | None
     preparation: Preparation
     shape: tuple[int, ...]
     facts: dict[str, Any]
+
+    @property
+    def operator(self) -> LinearOperator:
+        """The only operator it was trained for."""
+        if self.trained_operator is None:
+            raise InputError(f"{self.config.name} serves a family of operators: give your own")
+        return self.trained_operator
+
+    @property
+    def noise_std(self) -> float:
+        """The only noise level it was trained for."""
+        if isinstance(self.config.noise_std, tuple):
+            raise InputError(f"{self.config.name} serves a range of noise levels: give your own")
+        return self.config.noise_std
 
     def condition(self, measurement: Measurement) -> BayesianDenoiser:
         """Binds measurements: the posterior of the images behind them."""
@@ -74,11 +88,14 @@ def save_model(
     folder: Path,
     config: RunConfig,
     network: nn.Module,
-    operator: LinearOperator,
+    operator: LinearOperator | None,
     shape: tuple[int, ...],
     facts: dict[str, Any],
 ) -> None:
-    """Writes a model folder: config.json, model.safetensors, operator.safetensors, README.md."""
+    """Writes a model folder: config.json, model.safetensors, README.md, operator.safetensors.
+
+    The last is left out where there is no single operator.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     half = config.training.weights == "float16"
     # Biases, norms and frequencies are few; only the matrices are worth rounding.
@@ -87,15 +104,19 @@ def save_model(
         for name, t in network.state_dict().items()
     }
     save_file(weights, str(folder / "model.safetensors"))
-    save_operator(operator, folder / "operator.safetensors")
-    hashes = {name: _hash(folder / name) for name in ("model.safetensors", "operator.safetensors")}
+    names = ["model.safetensors"]
+    if operator is not None:
+        save_operator(operator, folder / "operator.safetensors")
+        names.append("operator.safetensors")
+    hashes = {name: _hash(folder / name) for name in names}
+    settings = config.model_dump(mode="json")
     write_facts(folder, {
         "format": _MODEL_FORMAT,
         "name": config.name,
         "versions": {"bcdm": __version__, "torch": torch.__version__},
         "shape": list(shape),
-        "hashes": hashes | {"settings": _hash_settings(config, shape)},
-        "config": config.model_dump(mode="json"),
+        "hashes": hashes | {"settings": _hash_settings(settings, shape)},
+        "config": settings,
         "facts": facts,
     })  # fmt: skip
 
@@ -126,7 +147,8 @@ def load(name_or_path: str | Path) -> Model:
         found = {name: _hash(folder / name) for name in hashes if name != "settings"}
     except (KeyError, TypeError, OSError) as error:
         raise InputError(f"{folder} is incomplete: {error}") from None
-    found["settings"] = _hash_settings(config, shape)
+    # As stored: a later version may know settings that this model was saved without.
+    found["settings"] = _hash_settings(content["config"], shape)
     for name, value in found.items():
         if value != hashes.get(name):
             raise InputError(f"{folder}: {name} is damaged or changed, its hash is another")
@@ -140,7 +162,7 @@ def load(name_or_path: str | Path) -> Model:
     return Model(
         method,
         config,
-        load_operator(folder / "operator.safetensors"),
+        load_operator(path) if (path := folder / "operator.safetensors").name in hashes else None,
         build_preparation(config.data),
         shape,
         facts | {"hashes": hashes, "name": config.name},
@@ -227,8 +249,8 @@ def load_operator(path: str | Path) -> LinearOperator:
     return loaded
 
 
-def _hash_settings(config: RunConfig, shape: tuple[int, ...]) -> str:
-    text = json.dumps([config.model_dump(mode="json"), list(shape)], sort_keys=True)
+def _hash_settings(settings: dict[str, Any], shape: tuple[int, ...]) -> str:
+    text = json.dumps([settings, list(shape)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

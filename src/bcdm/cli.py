@@ -98,6 +98,7 @@ def train(
     "--samples", default=20, show_default=True, help="Samples per image; 20 resolve 90 %."
 )
 @click.option("--calls", default=30, show_default=True, help="Network calls per sample.")
+@click.option("--sampler", type=click.Choice(["SDE", "ODE"]), default="SDE", show_default=True)
 @click.option("--batch", default=16, show_default=True)
 @click.option("--seed", default=0, show_default=True)
 @click.option("--precision", type=click.Choice(["float32", "bfloat16"]), default="float32")

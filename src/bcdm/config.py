@@ -14,6 +14,9 @@ from bcdm.errors import InputError
 __all__ = ["DataConfig", "RunConfig", "TrainingConfig", "load_config", "parse_config"]
 
 
+Positive = Annotated[float, Field(gt=0)]
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -75,10 +78,54 @@ class IdentityConfig(_Model):
     kind: Literal["identity"]
 
 
-OperatorConfig = Annotated[
-    FourierMaskConfig | PixelMaskConfig | BlockMeanConfig | BlurConfig | IdentityConfig,
-    Field(discriminator="kind"),
-]
+class KSpaceFamilyConfig(_Model):
+    """k-space masks; see operators/families.py."""
+
+    kind: Literal["k_space"]
+    acceleration: tuple[float, float] = (2.0, 12.0)
+    patterns: tuple[Literal["points", "lines", "radial"], ...] = ("points", "lines", "radial")
+    centre: float = 0.08
+
+
+class HolesFamilyConfig(_Model):
+    """Pixel masks."""
+
+    kind: Literal["holes"]
+    hidden: tuple[float, float] = (0.05, 0.4)
+    shapes: tuple[Literal["centre", "box", "strokes"], ...] = ("centre", "box", "strokes")
+
+
+class BlursFamilyConfig(_Model):
+    """Gaussian and motion kernels."""
+
+    kind: Literal["blurs"]
+    std: tuple[float, float] = (0.4, 2.0)
+    length: tuple[float, float] | None = (2.0, 10.0)
+
+
+class BlocksFamilyConfig(_Model):
+    """Box means."""
+
+    kind: Literal["blocks"]
+    factors: tuple[int, ...] = (2, 4, 8)
+
+
+FamilyMemberConfig = KSpaceFamilyConfig | HolesFamilyConfig | BlursFamilyConfig | BlocksFamilyConfig
+
+
+class FamilyConfig(_Model):
+    """An operator drawn for every training image, from one of several families."""
+
+    kind: Literal["family"]
+    members: tuple[Annotated[FamilyMemberConfig, Field(discriminator="kind")], ...] = Field(
+        min_length=1
+    )
+
+
+SingleOperatorConfig = (
+    FourierMaskConfig | PixelMaskConfig | BlockMeanConfig | BlurConfig | IdentityConfig
+)
+OperatorConfig = Annotated[SingleOperatorConfig | FamilyConfig, Field(discriminator="kind")]
 
 
 class NetworkConfig(_Model):
@@ -104,10 +151,11 @@ class NetworkConfig(_Model):
 class ParameterisationConfig(_Model):
     """What the network sees and gives; see methods/bayesian.py."""
 
-    statistic: Literal["whitened", "pivot", "wiener"] = "wiener"
-    output: Literal["image", "residual"] = "residual"
+    statistic: Literal["whitened", "pivot", "wiener", "dual"] = "wiener"
+    output: Literal["image", "residual", "denoised"] = "residual"
     weight: float = 0.01
     prior_std: float = 0.5
+    probes: bool = False
 
 
 class ScheduleConfig(_Model):
@@ -156,8 +204,8 @@ class RunConfig(_Model):
     name: str
     data: DataConfig
     operator: OperatorConfig
-    noise_std: float = Field(gt=0)
-    """In units of the prepared images (`data.value_range`)."""
+    noise_std: Positive | tuple[Positive, Positive]
+    """In units of the prepared images (`data.value_range`); a range is drawn log-uniformly."""
     schedule: ScheduleConfig = ScheduleConfig()
     network: NetworkConfig = NetworkConfig()
     parameterisation: ParameterisationConfig = ParameterisationConfig()

@@ -5,12 +5,29 @@ import torch
 from bcdm import config as settings
 from bcdm.data import Preparation
 from bcdm.diffusion import VE, VP, Schedule
+from bcdm.errors import InputError
 from bcdm.methods import Bayesian, Parameterisation
 from bcdm.networks import Experts, NCSNpp, NCSNppConfig, UnrolledNetwork
-from bcdm.operators import BlockMean, CircularBlur, FourierMask, Identity, LinearOperator, PixelMask
+from bcdm.operators import (
+    BlockMean,
+    CircularBlur,
+    FourierMask,
+    Identity,
+    LinearOperator,
+    PixelMask,
+    families,
+)
 from bcdm.operators.patterns import draw_centre_box, draw_gaussian_kernel, draw_variable_density
+from bcdm.problems import DrawnProblems, OneProblem, Problems
 
-__all__ = ["build_method", "build_operator", "build_preparation", "build_schedule"]
+__all__ = [
+    "build_family",
+    "build_method",
+    "build_operator",
+    "build_preparation",
+    "build_problems",
+    "build_schedule",
+]
 
 
 def build_preparation(config: settings.DataConfig) -> Preparation:
@@ -25,7 +42,31 @@ def build_preparation(config: settings.DataConfig) -> Preparation:
     )
 
 
-def build_operator(config: settings.OperatorConfig, size: tuple[int, int]) -> LinearOperator:
+def build_problems(config: settings.RunConfig, size: tuple[int, int]) -> Problems:
+    """What a run measures images of `size` with."""
+    std = config.noise_std
+    if isinstance(config.operator, settings.FamilyConfig):
+        members = tuple(build_family(member) for member in config.operator.members)
+        bounds = std if isinstance(std, tuple) else (std, std)
+        return DrawnProblems(members, size, bounds, config.training.seed)
+    if isinstance(std, tuple):
+        raise InputError("a range of noise_std needs an operator of kind family")
+    return OneProblem(build_operator(config.operator, size), std)
+
+
+def build_family(config: settings.FamilyMemberConfig) -> families.Family:
+    """One family of operators."""
+    given = config.model_dump(exclude={"kind"})
+    kinds: dict[str, type[families.Family]] = {
+        "k_space": families.KSpace,
+        "holes": families.Holes,
+        "blurs": families.Blurs,
+        "blocks": families.Blocks,
+    }
+    return kinds[config.kind](**given)
+
+
+def build_operator(config: settings.SingleOperatorConfig, size: tuple[int, int]) -> LinearOperator:
     """The operator for images of `size`."""
     if isinstance(config, settings.FourierMaskConfig):
         mask = draw_variable_density(
@@ -50,8 +91,15 @@ def build_method(config: settings.RunConfig, shape: tuple[int, ...]) -> Bayesian
     """The untrained method for images of `shape` (C, H, W); weights follow from the seed."""
     network, schedule = config.network, build_schedule(config.schedule)
     plain = network.model_dump(exclude={"iterations", "experts_below_t"})
+    # The paper's iterations pass on the image alone; a residual needs to know what it is added to.
+    recall = network.iterations > 1 and config.parameterisation.output == "residual"
+    parameterisation = Parameterisation(**config.parameterisation.model_dump())
+    images = 1 + int(recall) + parameterisation.extra_images
     backbone = NCSNppConfig(
-        channels_in=shape[0], channels_out=shape[0], image_size=shape[-1], **plain
+        channels_in=shape[0] * images + parameterisation.extra_channels,
+        channels_out=shape[0],
+        image_size=shape[-1],
+        **plain,
     )
     seed, split = config.training.seed, network.experts_below_t
     core: torch.nn.Module = NCSNpp(backbone, seed=seed)
@@ -59,5 +107,5 @@ def build_method(config: settings.RunConfig, shape: tuple[int, ...]) -> Bayesian
         # Each sample goes through one expert in all iterations.
         edge = schedule.log_snr(torch.tensor([split / 1000], dtype=torch.float64))
         core = Experts([core, NCSNpp(backbone, seed=seed + 1)], [float(edge)])
-    whole = UnrolledNetwork(core, network.iterations, network.checkpointing)
-    return Bayesian(whole, schedule, Parameterisation(**config.parameterisation.model_dump()))
+    whole = UnrolledNetwork(core, network.iterations, network.checkpointing, recall)
+    return Bayesian(whole, schedule, parameterisation)

@@ -222,6 +222,7 @@ def test_content_does_not_depend_on_the_number_of_ranks(images_path: Path, world
     assert_same(joined, whole)
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # a machine of one core
 @pytest.mark.parametrize("workers", [1, 2])
 def test_loader_workers_keep_the_order(images_path: Path, workers: int) -> None:
     loader = DataLoader(make_batches(images_path), batch_size=None, num_workers=workers)
@@ -240,6 +241,7 @@ def write_copies(path: Path, folder: Path) -> list[Path]:
     return [folder / "images.h5", folder / "pictures"]
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # a machine of one core
 def test_every_format_streams_the_same_batches(images_path: Path, tmp_path: Path) -> None:
     expected = list(make_batches(images_path))
     for copy in write_copies(images_path, tmp_path):

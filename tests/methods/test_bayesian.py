@@ -13,6 +13,7 @@ from bcdm.measurement import Measurement
 from bcdm.methods import Bayesian, GaussianMixture, Parameterisation
 from bcdm.networks import NCSNpp, NCSNppConfig, UnrolledNetwork
 from bcdm.operators import Dense, FourierMask, PixelMask
+from bcdm.problems import OneProblem
 from bcdm.tensors import fit
 from bcdm.training.objective import LevelSampling, Objective
 
@@ -48,7 +49,7 @@ def test_learned_posterior_is_the_exact_one(statistic: str) -> None:
     parameterisation = Parameterisation(statistic, prior_std=0.7)
     trained = Bayesian(Vectors(), VP(), parameterisation)
     levels = LevelSampling(VP(), mean=1.0, std=2.5, end=0.05)
-    objective = Objective(trained, operator, noise_std, levels, seed=0)
+    objective = Objective(trained, OneProblem(operator, noise_std), levels, seed=0)
     optimizer = torch.optim.Adam(trained.network.parameters(), lr=2e-3)
     average = AveragedModel(trained.network, multi_avg_fn=get_ema_multi_avg_fn(0.99))
     steps, batch = 2500, 256
@@ -89,9 +90,9 @@ def test_residual_scale_is_the_spread_a_white_prior_leaves(schedule) -> None:
     for log_snr in (-8.0, 0.0, 6.0):
         level = schedule.level(torch.tensor([log_snr]).double())
         conditioning = Conditioning(measurement, level)
-        _, project = parameterisation.prepare(conditioning, torch.zeros(5, 5).double())
-        zero = project(torch.zeros(5, 5).double())
-        spread = project(eye) - zero
+        given = parameterisation.prepare(conditioning, torch.zeros(5, 5).double())
+        zero = given.project(torch.zeros(5, 5).double())
+        spread = given.unit * (given.project(eye) - zero)
         # The exact covariance of x_0 given x_t and y.
         both = prior.condition(measurement).condition(
             Measurement(torch.zeros(1, 5).double(), Dense(eye), float(level.sigma / level.alpha))
@@ -146,8 +147,41 @@ def test_pivot_input_has_unit_size_where_nothing_is_measured() -> None:
         alpha, sigma = fit(x_0, *level)
         x_t = alpha * x_0 + sigma * normal(4000, 1, 4, 4, seed=2)
         conditioning = Conditioning(Measurement(torch.zeros(1, 1, 4, 4), operator, 0.1), level)
-        seen, _ = parameterisation.prepare(conditioning, x_t)
+        seen = parameterisation.prepare(conditioning, x_t).seen
         assert float(seen.std()) == pytest.approx(1, abs=0.02)
+
+
+def test_dual_input_starts_as_the_denoiser_of_a_white_prior() -> None:
+    """Without the network: E[x_0 | x_t] of a white prior, and y only among the channels."""
+    x = normal(2, 3, 6, 8, seed=0).double()
+    operator = PixelMask(torch.rand(6, 8, generator=torch.Generator().manual_seed(1)) < 0.5)
+    measurement = Measurement.simulate(x, operator, 0.1, seed=2)
+    parameterisation = Parameterisation("dual", "denoised", prior_std=0.7)
+    level = VP().level(torch.tensor([-1.0, 2.0]).double())
+    given = parameterisation.prepare(Conditioning(measurement, level), x)
+    alpha, sigma = fit(x, *level)
+    mean = 0.49 * alpha * x / (0.49 * alpha**2 + sigma**2)
+    torch.testing.assert_close(given.unit * given.project(0 * x), mean)
+    scale = given.unit * (given.project(torch.ones_like(x)) - given.project(0 * x))
+    torch.testing.assert_close(scale[:, 0, 0, 0], parameterisation.scale(level))
+    assert given.extra is not None
+    torch.testing.assert_close(0.7 * given.extra, measurement.back_projection)
+
+
+def test_probes_show_what_is_unknown() -> None:
+    """Under a pixel mask the flat probe is the relative standard deviation of each pixel."""
+    mask = torch.rand(6, 8, generator=torch.Generator().manual_seed(1)) < 0.5
+    x = normal(2, 3, 6, 8, seed=0).double()
+    measurement = Measurement.simulate(x, PixelMask(mask), 0.1, seed=2)
+    parameterisation = Parameterisation(prior_std=0.7, probes=True)
+    level = VP().level(torch.tensor([-1.0, 2.0]).double())
+    extra = parameterisation.prepare(Conditioning(measurement, level), x).extra
+    assert extra is not None
+    assert extra.shape == (2, parameterisation.extra_channels, 6, 8)
+    alone = 1 / parameterisation.scale(level) ** 2
+    shown = (1 + 100 / alone[:, None, None] * mask) ** -0.5
+    torch.testing.assert_close(extra[:, 0], shown.expand(2, 6, 8))
+    torch.testing.assert_close(extra[:, 1].abs(), extra[:, 0])
 
 
 def test_levels_cover_the_range() -> None:
@@ -174,7 +208,7 @@ def test_loss_does_not_depend_on_the_batch() -> None:
     network = UnrolledNetwork(NCSNpp(NCSNppConfig(width=4, multipliers=(1, 2))), 1)
     method = Bayesian(network, VP(), Parameterisation())
     operator = PixelMask(torch.rand(8, 8, generator=torch.Generator().manual_seed(0)) < 0.4)
-    objective = Objective(method, operator, 0.1, LevelSampling(VP()), seed=1)
+    objective = Objective(method, OneProblem(operator, 0.1), LevelSampling(VP()), seed=1)
     x, counters = normal(6, 1, 8, 8, seed=1), torch.arange(6)
     whole = objective(x, counters)
     parts = torch.cat([objective(x[k : k + 2], counters[k : k + 2]) for k in (0, 2, 4)])

@@ -135,6 +135,17 @@ def test_extra_channels_are_seen_in_every_iteration() -> None:
         assert torch.equal(seen[:, 1:], complex_to_channels(extra).expand(3, -1, -1, -1))
 
 
+def test_first_input_is_recalled() -> None:
+    """The backbone sees [x_i, x_0]; both differ from the second iteration on."""
+    recorder = Recorder()
+    x = draw(2, 1, 8, 8)
+    UnrolledNetwork(recorder, 2, recall=True)(x, torch.zeros(1), lambda image: image + 1)
+    first, second = recorder.inputs
+    assert torch.equal(first, torch.cat([x, x], 1))
+    assert torch.equal(second[:, 1:], x)
+    assert not torch.equal(second[:, :1], x)
+
+
 @pytest.mark.parametrize("is_complex", [False, True])
 @pytest.mark.parametrize("autocast", [False, True])
 def test_checkpointing_keeps_the_gradients_of_shared_weights(

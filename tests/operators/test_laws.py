@@ -20,6 +20,7 @@ from bcdm.operators import (
     LinearOperator,
     MatrixFree,
     PixelMask,
+    Root,
 )
 from bcdm.tensors import expand, inner
 
@@ -84,6 +85,10 @@ TABLE = [
     Row("dense-per-sample", lambda: Dense(normal(BATCH, 5, 12, seed=11)), shape=(12,)),
     Row("dense-complex", lambda: Dense(torch.complex(normal(5, 12), normal(5, 12, seed=1))),
         torch.complex128, (12,)),
+    Row("root", lambda: Root((BlockMean((2, 4)),))),
+    Row("root-of-several", lambda: Root(
+        (FourierMask(mask(2, 1, 6, 8), real=True), CircularBlur(normal(3, 5, seed=4), (6, 8))),
+        (torch.tensor([0, 2]), torch.tensor([1])))),
     Row("matrix-free", lambda: MatrixFree(blur, shape=SHAPE, tolerance=1e-10), tolerance=1e-6),
     Row("matrix-free-given-adjoint",
         lambda: MatrixFree(lambda x: x[..., ::2], lambda y: torch.stack([y, 0 * y], -1).flatten(-2),

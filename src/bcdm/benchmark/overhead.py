@@ -1,9 +1,11 @@
 """What the library costs beside what it wraps: the bare network, the bare FFT pair.
 
-Every comparison is one interleaved run on one thread: the candidates take turns, and medians are
-compared, so that a change of the machine's speed meets all of them alike.
+Every comparison is one interleaved run on one thread: each candidate's turn stands right beside one
+of the bare reference, and the median of their ratios counts, so that a change of the machine's
+speed meets both alike.
 """
 
+import gc
 import tempfile
 import time
 from collections.abc import Callable
@@ -35,29 +37,41 @@ NETWORK = NCSNppConfig(
 )
 
 
-def interleave(candidates: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each candidate in each round, after two rounds of warming up.
+def interleave(
+    base: Callable[[], object], candidates: dict[str, Callable[[], object]], rounds: int
+) -> dict[str, list[float]]:
+    """How many times longer than `base` each candidate takes, in each round.
 
-    The order rotates from round to round, so that no candidate always follows the same one.
+    Which of the two goes first changes from round to round. Two rounds of warming up come before.
     """
-    times: dict[str, list[float]] = {name: [] for name in candidates}
-    names = list(candidates)
-    for turn in range(rounds + 2):
-        first = turn % len(names)
-        for name in names[first:] + names[:first]:
-            start = time.perf_counter()
-            candidates[name]()
-            if turn >= 2:
-                times[name].append(time.perf_counter() - start)
-    return times
+    ratios: dict[str, list[float]] = {name: [] for name in candidates}
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        for turn in range(rounds + 2):
+            for name, candidate in candidates.items():
+                if turn % 2:
+                    bare, own = _time(base), _time(candidate)
+                else:
+                    own, bare = _time(candidate), _time(base)
+                if turn >= 2:
+                    ratios[name].append(own / bare)
+            gc.collect(0)
+    finally:
+        if collecting:
+            gc.enable()
+    return ratios
 
 
-def _ratio(
-    times: dict[str, list[float]], name: str, base: str
-) -> tuple[float, tuple[float, float] | None]:
-    """The ratio of medians, and its interval over rounds."""
-    interval = bootstrap(times[name], times[base], statistic=np.median)
-    return median(times[name]) / median(times[base]), interval
+def _time(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def _summarise(ratios: list[float]) -> dict[str, object]:
+    """The median ratio and its interval over rounds."""
+    return {"value": median(ratios), "interval": bootstrap(ratios, statistic=np.median)}
 
 
 def run(
@@ -69,11 +83,11 @@ def run(
     try:
         record = partial(Record, command=command, seed=0)
         with torch.no_grad():
-            records = _measure_steps(record, 3 if smoke else 300)
+            records = _measure_steps(record, 3 if smoke else 200)
             report("overhead: sampler steps")
             records += _measure_solves(record, 5 if smoke else 200)
             report("overhead: solves")
-        records += _measure_training(record, 2 if smoke else 40)
+        records += _measure_training(record, 2 if smoke else 60)
         report("overhead: training step")
     finally:
         torch.set_num_threads(threads)
@@ -98,7 +112,7 @@ def _measure_steps(record: Callable[..., Record], rounds: int) -> list[Record]:
     log_snr = torch.zeros(1)
     t, s = (VP().level(torch.tensor([value], dtype=torch.float64)) for value in (0.0, 1.0))
     last = Memory(x, s.log_snr - t.log_snr)
-    candidates: dict[str, Callable[[], object]] = {"network": lambda: network(x, log_snr, None)}
+    candidates: dict[str, Callable[[], object]] = {}
     for name, operator in operators.items():
         denoiser = method.condition(Measurement.simulate(x, operator, 0.05, seed=0))
         for sampler in (DPMSolver(), DPMSolver(stochastic=True)):
@@ -106,14 +120,13 @@ def _measure_steps(record: Callable[..., Record], rounds: int) -> list[Record]:
             candidates[f"{name} {form}"] = partial(
                 sampler.advance, denoiser, x, Step(t, s, partial(_draw, noise, image), last)
             )
-    times = interleave(candidates, rounds)
+    times = interleave(lambda: network(x, log_snr, None), candidates, rounds)
     case = {"image": "3x64x64", "parameters": parameters, "threads": 1}
-    rows = []
-    for name in list(candidates)[1:]:
-        value, interval = _ratio(times, name, "network")
-        rows.append(record("step / bare network", {"step": name} | case, value,
-                           interval=interval, required=STEP_LIMIT))  # fmt: skip
-    return rows
+    return [
+        record("step / bare network", {"step": name} | case, required=STEP_LIMIT,
+               **_summarise(ratios))
+        for name, ratios in times.items()
+    ]  # fmt: skip
 
 
 def _draw(noise: SeededNoise, image: ImageSpec, number: int) -> Tensor:
@@ -135,16 +148,14 @@ def _measure_solves(record: Callable[..., Record], rounds: int) -> list[Record]:
     rows = []
     for name, (operator, x) in cases.items():
         candidates: dict[str, Callable[[], object]] = {
-            "bare": partial(_fft_pair, x),
-            "bcdm": partial(operator.solve, 0.5, 2.0, x),
+            "bcdm": partial(operator.solve, 0.5, 2.0, x)
         } | _deepinv(name, mask, kernel, x)
-        times = interleave(candidates, rounds)
-        for library in list(candidates)[1:]:
-            value, interval = _ratio(times, library, "bare")
+        times = interleave(partial(_fft_pair, x), candidates, rounds)
+        for library, ratios in times.items():
             case = {"operator": name, "library": library, "image": "4x1x256x256", "threads": 1}
             required = SOLVE_LIMIT if library == "bcdm" else None
-            rows.append(record("solve / bare FFT pair", case, value, interval=interval,
-                               required=required))  # fmt: skip
+            rows.append(record("solve / bare FFT pair", case, required=required,
+                               **_summarise(ratios)))  # fmt: skip
     return rows
 
 
@@ -195,11 +206,10 @@ def _measure_training(record: Callable[..., Record], rounds: int) -> list[Record
             trainer.advance(trainer.objective, batch.images, batch.counters)
             trainer.state.step += 1
 
-        times = interleave({"bare": bare, "ours": ours}, rounds)
-    value, interval = _ratio(times, "ours", "bare")
+        ratios = interleave(bare, {"ours": ours}, rounds)["ours"]
     case = {"image": "3x64x64", "batch": 8, "precision": "float32", "threads": 1}
     name = "training step / bare loop"
-    return [record(name, case, value, interval=interval, required=STEP_LIMIT)]
+    return [record(name, case, required=STEP_LIMIT, **_summarise(ratios))]
 
 
 def _fft_pair(x: Tensor) -> Tensor:

@@ -2,8 +2,10 @@ r"""Learned Bayesian conditioning: a network fed with a sufficient statistic of 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from functools import lru_cache, partial
+from typing import Literal, NamedTuple, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -11,9 +13,26 @@ from bcdm.conditioning import Conditioning
 from bcdm.diffusion import NoiseLevel, Schedule
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
+from bcdm.networks.layers import complex_to_channels
 from bcdm.tensors import ImageSpec, fit
 
 __all__ = ["Bayesian", "BayesianDenoiser", "Parameterisation"]
+
+
+class Prepared(NamedTuple):
+    """What a network is given at one noise level.
+
+    Attributes:
+        seen: Its input (B, C, H, W).
+        project: From its output to an image.
+        unit: The image's unit: the mean of x_0 is `unit` times what `project` gives last.
+        extra: More channels to see; None for none.
+    """
+
+    seen: Tensor
+    project: Callable[[Tensor], Tensor]
+    unit: float = 1.0
+    extra: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -22,66 +41,119 @@ class Parameterisation:
 
     Args:
         statistic: The input. "whitened" is the paper's $\hat x_t$; "pivot" is $M_t^{-1} r_t$,
-            scaled to unit size where nothing is measured; "wiener" is the linear estimate $w$.
+            scaled to unit size where nothing is measured; "wiener" is the linear estimate $w$;
+            "dual" is no statistic but both parts side by side, $x_t$ and $A^\top y$.
         output: "image" is the paper's: the network gives $x_d$ and data consistency follows, each
             iteration. "residual" is $w + C f$ with $C = \sigma (\sigma^2 / s^2 + M_t)^{-1/2}$, the
             standard deviation that a white prior leaves after $x_t$ and $y$: what is known well is
-            moved little, by construction.
+            moved little, by construction. "denoised" is the same with $y$ left out of $w$ and $C$,
+            the usual preconditioning of a diffusion model: $y$ enters through the input alone.
         weight: $\lambda$ of data consistency ("image" only).
         prior_std: $s$, the standard deviation of a pixel.
+        probes: The network also sees $C$ applied to two fixed images, a flat and a rough one: what
+            the operator and its noise leave unknown, where one network serves many of them.
     """
 
-    statistic: Literal["whitened", "pivot", "wiener"] = "wiener"
-    output: Literal["image", "residual"] = "residual"
+    statistic: Literal["whitened", "pivot", "wiener", "dual"] = "wiener"
+    output: Literal["image", "residual", "denoised"] = "residual"
     weight: float = 0.01
     prior_std: float = 0.5
+    probes: bool = False
 
     def __post_init__(self) -> None:
-        if self.statistic not in ("whitened", "pivot", "wiener"):
-            raise InputError(f"statistic is whitened, pivot or wiener, not {self.statistic!r}")
-        if self.output not in ("image", "residual"):
-            raise InputError(f"output is image or residual, not {self.output!r}")
+        for name in ("statistic", "output"):
+            allowed = get_args(type(self).__annotations__[name])
+            if getattr(self, name) not in allowed:
+                raise InputError(
+                    f"{name} is one of {', '.join(allowed)}, not {getattr(self, name)!r}"
+                )
         if self.weight <= 0 or self.prior_std <= 0:
             raise InputError("weight and prior_std must be > 0")
 
-    def prepare(
-        self, conditioning: Conditioning, x_t: Tensor
-    ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """The network's input, and the map from its output to the mean of x_0."""
+    @property
+    def extra_images(self) -> int:
+        """How many images beside `seen` the network sees."""
+        return int(self.statistic == "dual")
+
+    @property
+    def extra_channels(self) -> int:
+        """How many channels beside those of images the network sees."""
+        return 2 if self.probes else 0
+
+    def prepare(self, conditioning: Conditioning, x_t: Tensor) -> Prepared:
+        """What the network is given."""
+        wiener = None
+        if self.statistic == "wiener" or self.output == "residual":
+            wiener = conditioning.wiener_statistic(x_t, self.prior_std) / self.prior_std
+        seen = self._choose_input(conditioning, x_t, wiener)
+        extra = self._gather(conditioning, x_t)
         if self.output == "image":
             natural = conditioning.natural_statistic(x_t)
-            return self._input(conditioning, x_t), lambda x_d: conditioning.data_consistency(
-                x_d, natural, self.weight
+            project = partial(conditioning.data_consistency, natural=natural, weight=self.weight)
+            return Prepared(seen, project, extra=extra)
+        # In units of the prior's spread, so that further iterations see what the first one saw.
+        if self.output == "residual":
+            assert wiener is not None
+            start = wiener
+            return Prepared(
+                seen, lambda f: start + self._spread(conditioning, f), self.prior_std, extra
             )
-        wiener = conditioning.wiener_statistic(x_t, self.prior_std)
-        seen = self._input(conditioning, x_t, wiener)
-        return seen, lambda f: wiener + self._spread(conditioning, f)
+        alpha, sigma = conditioning.level
+        size = self.prior_std**2 * alpha**2 + sigma**2
+        skip, scale = fit(x_t, self.prior_std * alpha / size, sigma / size.sqrt())
+        return Prepared(seen, lambda f: skip * x_t + scale * f, self.prior_std, extra)
 
     def scale(self, level: NoiseLevel) -> Tensor:
         r"""$s \sigma (s^2 \alpha^2 + \sigma^2)^{-1/2}$: what $x_t$ alone leaves unknown."""
         alpha, sigma = level
         return self.prior_std * sigma / (self.prior_std**2 * alpha**2 + sigma**2).sqrt()
 
-    def _input(
-        self, conditioning: Conditioning, x_t: Tensor, wiener: Tensor | None = None
+    def _choose_input(
+        self, conditioning: Conditioning, x_t: Tensor, wiener: Tensor | None
     ) -> Tensor:
+        alpha, sigma = conditioning.level
+        size = (self.prior_std**2 * alpha**2 + sigma**2).sqrt()
         if self.statistic == "whitened":
             return conditioning.whitened_statistic(x_t)
         if self.statistic == "pivot":
-            alpha, sigma = conditioning.level
-            size = alpha / (self.prior_std**2 * alpha**2 + sigma**2).sqrt()
-            return fit(x_t, size)[0] * conditioning.pivot(x_t)
-        if wiener is None:
-            wiener = conditioning.wiener_statistic(x_t, self.prior_std)
-        return wiener / self.prior_std
+            return fit(x_t, alpha / size)[0] * conditioning.pivot(x_t)
+        if self.statistic == "dual":
+            return x_t / fit(x_t, size)[0]
+        assert wiener is not None
+        return wiener
+
+    def _gather(self, conditioning: Conditioning, x_t: Tensor) -> Tensor | None:
+        """The extra channels, those of images first."""
+        parts = []
+        if self.statistic == "dual":
+            parts.append(conditioning.measurement.back_projection.expand_as(x_t) / self.prior_std)
+        if self.probes:
+            probes = _make_probes((x_t.shape[-2], x_t.shape[-1])).to(x_t)
+            # One channel at a time, because an operator may hold an entry for each of an image's.
+            known = [self._spread(conditioning, probe.expand_as(x_t))[:, :1] for probe in probes]
+            whole = fit(x_t, self.prior_std / self.scale(conditioning.level))[0]
+            parts += [whole * one for one in known]
+        parts = [complex_to_channels(p) if p.is_complex() else p for p in parts]
+        return torch.cat(parts, 1) if parts else None
 
     def _spread(self, conditioning: Conditioning, f: Tensor) -> Tensor:
+        """C f, in units of the prior's spread."""
         alpha, sigma = conditioning.level
         flat, steep, size = fit(
-            f, alpha**2 + (sigma / self.prior_std) ** 2, conditioning.gain**2, sigma
+            f,
+            alpha**2 + (sigma / self.prior_std) ** 2,
+            conditioning.gain**2,
+            sigma / self.prior_std,
         )
         operator = conditioning.measurement.operator
         return size * operator.gram_function(lambda e: (flat + steep * e).rsqrt(), f)
+
+
+@lru_cache(maxsize=8)
+def _make_probes(size: tuple[int, int]) -> Tensor:
+    """A flat image and one of random signs, (2, 1, 1, *size)."""
+    signs = np.random.default_rng(0).integers(0, 2, size) * 2.0 - 1.0
+    return torch.from_numpy(np.stack([np.ones(size), signs]))[:, None, None].float()
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +161,8 @@ class Bayesian:
     r"""A network that gives $E[x_0 \mid \text{statistic}]$ for every noise level.
 
     Args:
-        network: Called as network(statistic, log_snr, project) with images (B, C, H, W).
+        network: Called as network(statistic, log_snr, project) with images (B, C, H, W), and with
+            extra channels as a fourth argument where the parameterisation has some.
         schedule: The noise levels it was trained on.
         parameterisation: What the network sees and gives.
     """
@@ -106,10 +179,11 @@ class Bayesian:
         r"""$E[x_0 \mid x_t, y]$, differentiable: the same code trains and samples."""
         # The statistic is exact arithmetic, whatever precision the network runs in.
         with torch.autocast(x_t.device.type, enabled=False):
-            seen, project = self.parameterisation.prepare(conditioning, x_t)
+            given = self.parameterisation.prepare(conditioning, x_t)
         log_snr = conditioning.level.log_snr.to(x_t.device, torch.float32)
-        out: Tensor = self.network(seen, log_snr, project)
-        return out
+        more = () if given.extra is None else (given.extra,)
+        out: Tensor = self.network(given.seen, log_snr, given.project, *more)
+        return given.unit * out
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,13 +35,21 @@ class UnrolledNetwork(nn.Module):
     1.0
     """
 
-    def __init__(self, backbone: nn.Module, iterations: int, checkpointing: bool = False) -> None:
+    def __init__(
+        self,
+        backbone: nn.Module,
+        iterations: int,
+        checkpointing: bool = False,
+        recall: bool = False,
+    ) -> None:
         """Wraps a backbone.
 
         Args:
             backbone: Module called as `backbone(x, log_snr)`.
             iterations: Number of iterations, $N_{it}$.
             checkpointing: Whether each iteration is recomputed in the backward pass to save memory.
+            recall: Whether the backbone sees the first input again, as more channels after those
+                of the current image, in every iteration.
         """
         super().__init__()
         if iterations < 1:
@@ -49,6 +57,7 @@ class UnrolledNetwork(nn.Module):
         self.backbone = backbone
         self.iterations = iterations
         self.checkpointing = checkpointing
+        self.recall = recall
 
     def forward(
         self,
@@ -72,6 +81,9 @@ class UnrolledNetwork(nn.Module):
         """
         if extra is not None:
             extra = _match(extra, x)
+        if self.recall:
+            first = complex_to_channels(x) if x.is_complex() else x
+            extra = first if extra is None else torch.cat([first, extra], dim=1)
         for _ in range(self.iterations):
             if self.checkpointing and torch.is_grad_enabled():
                 # The reentrant kind gives wrong gradients for weights that are used more than once.

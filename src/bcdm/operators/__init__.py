@@ -5,6 +5,7 @@ from bcdm.operators.dense import Dense, to_matrix
 from bcdm.operators.fourier import CircularBlur, FourierMask
 from bcdm.operators.krylov import Composed, ConvergenceReport, ConvergenceWarning, MatrixFree
 from bcdm.operators.pixel import BlockMean, Diagonal, Identity, PixelMask
+from bcdm.operators.root import Root
 
 __all__ = [
     "BlockMean",
@@ -20,6 +21,7 @@ __all__ = [
     "LinearOperator",
     "MatrixFree",
     "PixelMask",
+    "Root",
     "Spectral",
     "to_matrix",
 ]

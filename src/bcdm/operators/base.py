@@ -76,6 +76,11 @@ class LinearOperator(ABC):
         return None
 
     @property
+    def closed_form(self) -> bool:
+        r"""Whether functions of $A^\top A$ are exact and cheap."""
+        return True
+
+    @property
     def batch(self) -> int | None:
         """How many samples the operator holds one entry each for; None: any number."""
         sizes = {len(t) for t in self._batched().values() if len(t) > 1}

@@ -70,6 +70,11 @@ class _Iterative(LinearOperator):
         with torch.no_grad():
             return _lanczos(self, f, x)
 
+    @property
+    def closed_form(self) -> bool:
+        """No: they are iterations."""
+        return False
+
     def solve(self, a: Coefficient, b: Coefficient, x: Tensor) -> Tensor:
         r"""Solves $(a I + b A^\top A) z = x$ by conjugate gradients; differentiable in all."""
         shift, scale = fit(x, a, b)

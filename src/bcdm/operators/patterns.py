@@ -8,11 +8,22 @@ from torch import Tensor
 
 from bcdm.errors import InputError
 
-__all__ = ["draw_centre_box", "draw_gaussian_kernel", "draw_variable_density"]
+__all__ = [
+    "draw_box",
+    "draw_centre_box",
+    "draw_free_form",
+    "draw_gaussian_kernel",
+    "draw_motion_kernel",
+    "draw_radial",
+    "draw_variable_density",
+]
+
+Seed = int | np.random.Generator
+"""A number, or a generator that goes on from where it stands."""
 
 
 def draw_variable_density(
-    size: tuple[int, int], acceleration: float, *, centre: float, seed: int, lines: bool = False
+    size: tuple[int, int], acceleration: float, *, centre: float, seed: Seed, lines: bool = False
 ) -> Tensor:
     """A conjugate-symmetric k-space mask (H, W), denser towards the middle; origin centred.
 
@@ -45,6 +56,62 @@ def draw_variable_density(
     return torch.from_numpy(np.ascontiguousarray(mask))
 
 
+def draw_radial(size: tuple[int, int], acceleration: float, *, seed: Seed) -> Tensor:
+    """A k-space mask (H, W) of spokes through the middle at golden angles; origin centred.
+
+    As many spokes as bring the sampled part to `1 / acceleration`; the first angle is drawn.
+    """
+    rows, columns = size
+    along = np.linspace(-0.5, 0.5, 2 * max(size) + 1)
+    first = np.random.default_rng(seed).uniform(0, math.pi)
+    mask = np.zeros(size, bool)
+    number = 0
+    while mask.sum() < rows * columns / acceleration:
+        angle = first + number * math.pi * (math.sqrt(5) - 1) / 2
+        row = np.round(along * rows * math.sin(angle)).astype(int) % rows
+        column = np.round(along * columns * math.cos(angle)).astype(int) % columns
+        mask[row, column] = True
+        number += 1
+    mask |= np.roll(mask[::-1, ::-1], (1, 1), (0, 1))
+    return torch.from_numpy(np.ascontiguousarray(np.fft.fftshift(mask)))
+
+
+def draw_box(size: tuple[int, int], box: tuple[int, int], *, seed: Seed) -> Tensor:
+    """A mask (H, W) that is False on a box at a drawn place."""
+    rng = np.random.default_rng(seed)
+    if box[0] > size[0] or box[1] > size[1]:
+        raise InputError(f"a box {box} does not fit an image of {size}")
+    top, left = (
+        int(rng.integers(0, whole - side + 1)) for whole, side in zip(size, box, strict=True)
+    )
+    mask = torch.ones(size, dtype=torch.bool)
+    mask[top : top + box[0], left : left + box[1]] = False
+    return mask
+
+
+def draw_free_form(size: tuple[int, int], hidden: float, *, seed: Seed) -> Tensor:
+    """A mask (H, W) that is False under brush strokes which cover a fraction `hidden`.
+
+    Each stroke is a walk of slowly turning steps under a round brush.
+    """
+    if not 0 < hidden < 1:
+        raise InputError(f"the hidden fraction must lie in (0, 1), got {hidden}")
+    rng = np.random.default_rng(seed)
+    row, column = np.ogrid[: size[0], : size[1]]
+    mask = np.ones(size, bool)
+    side = max(size)
+    while (~mask).mean() < hidden:
+        place, angle = rng.uniform(0, size, 2), rng.uniform(0, 2 * math.pi)
+        brush = side * rng.uniform(0.02, 0.06)
+        for _ in range(int(rng.integers(4, 16))):
+            mask &= (row - place[0]) ** 2 + (column - place[1]) ** 2 > brush**2
+            angle += rng.normal(0, 0.5)
+            place = place + brush * np.array([math.sin(angle), math.cos(angle)])
+            if (~mask).mean() >= hidden:
+                break
+    return torch.from_numpy(mask)
+
+
 def draw_centre_box(size: tuple[int, int], box: tuple[int, int]) -> Tensor:
     """A mask (H, W) that is False on a box in the middle.
 
@@ -72,3 +139,20 @@ def draw_gaussian_kernel(std: float) -> Tensor:
     line = torch.exp(-0.5 * (axis / std) ** 2)
     kernel = line[:, None] * line
     return (kernel / kernel.sum()).to(torch.float32)
+
+
+def draw_motion_kernel(length: float, *, seed: Seed) -> Tensor:
+    """The kernel of a shaking camera: a smooth drawn path of about `length` pixels, sum one."""
+    if length <= 0:
+        raise InputError(f"a path's length must be > 0, got {length}")
+    rng = np.random.default_rng(seed)
+    steps = 8 * math.ceil(length)
+    turns = rng.uniform(0, 2 * math.pi) + np.cumsum(rng.normal(0, 1 / math.sqrt(steps), steps))
+    path = np.cumsum(np.stack([np.sin(turns), np.cos(turns)]), 1) * length / steps
+    path -= path.mean(1, keepdims=True)
+    reach = math.ceil(length / 2) + 1
+    axis = np.arange(-reach, reach + 1)
+    # Each point of the path is a small Gaussian, so that the kernel moves smoothly with it.
+    near = np.exp(-2 * (axis[:, None] - path[:, None, :]) ** 2)
+    kernel = near[0] @ near[1].T
+    return torch.from_numpy((kernel / kernel.sum()).astype(np.float32))

@@ -9,7 +9,7 @@ from bcdm.conditioning import Conditioning
 from bcdm.diffusion import NoiseLevel, Schedule
 from bcdm.measurement import Measurement
 from bcdm.methods import Bayesian
-from bcdm.operators import LinearOperator
+from bcdm.problems import Problems
 from bcdm.tensors import ImageSpec, SeededNoise, fit
 
 __all__ = ["LevelSampling", "Objective"]
@@ -59,8 +59,7 @@ class Objective(nn.Module):
 
     Args:
         method: What is trained; its network is this module's only child.
-        operator: Measures the training images.
-        noise_std: The measurements' noise.
+        problems: What the training images are measured with.
         levels: How noise levels are drawn.
         seed: Of all noise.
     """
@@ -68,16 +67,14 @@ class Objective(nn.Module):
     def __init__(
         self,
         method: Bayesian,
-        operator: LinearOperator,
-        noise_std: float,
+        problems: Problems,
         levels: LevelSampling,
         seed: int,
     ) -> None:
         super().__init__()
         self.network = method.network
         self.method = method
-        self.operator = operator
-        self.noise_std = noise_std
+        self.problems = problems
         self.levels = levels
         self.seed = seed
 
@@ -87,16 +84,26 @@ class Objective(nn.Module):
 
     def error(self, x_0: Tensor, counters: Tensor, level: NoiseLevel) -> Tensor:
         """The same at given levels."""
+        mean = self.method.estimate(*self._measure(x_0, counters, level))
+        squared = (mean - x_0).abs().square().flatten(1).mean(1)
+        return squared * self._weight(level).to(squared)
+
+    def _measure(
+        self, x_0: Tensor, counters: Tensor, level: NoiseLevel
+    ) -> tuple[Conditioning, Tensor]:
+        """Measures and diffuses images."""
         noise = SeededNoise(self.seed, counters.tolist())
         image = ImageSpec.of(x_0)
         alpha, sigma = fit(x_0, *level)
         x_t = alpha * x_0 + sigma * noise.normal(image, step=_DIFFUSION)
-        clean = self.operator.forward(x_0)
+        operator, noise_std = self.problems.draw(counters.tolist())
+        if x_0.device.type != "cpu":
+            operator = operator.to(x_0.device)
+        clean = operator.forward(x_0)
         static = noise.normal(ImageSpec.of(clean), step=_MEASUREMENT)
-        measurement = Measurement(clean + self.noise_std * static, self.operator, self.noise_std)
-        mean = self.method.estimate(Conditioning(measurement, level), x_t)
-        squared = (mean - x_0).abs().square().flatten(1).mean(1)
-        return squared * self._weight(level).to(squared)
+        data = clean + fit(clean, noise_std)[0] * static
+        measurement = Measurement(data, operator, noise_std)
+        return Conditioning(measurement, level), x_t
 
     def _weight(self, level: NoiseLevel) -> Tensor:
         """The paper's plain loss for "image"; unit scale at every level for "residual"."""

@@ -12,6 +12,7 @@ from bcdm.checkpoint import save_model
 from bcdm.config import RunConfig, load_config, resolve_data_path
 from bcdm.data import assign_splits, open_images, select_split
 from bcdm.errors import InputError
+from bcdm.problems import OneProblem
 from bcdm.training.train import Trainer, open_processes
 
 __all__ = ["plan", "run"]
@@ -46,7 +47,8 @@ def run(
         trained = trainer.run()
         if processes.rank == 0 and (trained or not (folder / "model/config.json").exists()):
             facts = {"training_images": len(images), "parameters": count_parameters(trainer)}
-            network, operator = trainer.state.average.module, trainer.objective.operator
+            problems, network = trainer.problems, trainer.state.average.module
+            operator = problems.operator if isinstance(problems, OneProblem) else None
             save_model(folder / "model", config, network, operator, trainer.shape, facts)
             report(f"wrote {folder / 'model'}")
     return folder / "model"

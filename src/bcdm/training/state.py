@@ -23,13 +23,26 @@ __all__ = ["Checkpoints", "TrainingState"]
 class TrainingState:
     """What a run needs to go on: weights, their average, the optimiser's moments, the step."""
 
-    def __init__(
-        self, network: nn.Module, average: AveragedModel, optimizer: torch.optim.Optimizer
-    ) -> None:
+    def __init__(self, network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         self.network = network
-        self.average = average
+        self.average = AveragedModel(network)
         self.optimizer = optimizer
         self.step = 0
+        self._averaged: list[Tensor] = list(self.average.module.parameters())
+        self._current: list[Tensor] = list(network.parameters())
+
+    @torch.no_grad()
+    def move_average(self, decay: float) -> None:
+        """Moves the average to the weights; its memory grows until its start is forgotten.
+
+        AveragedModel's own update sorts all parameters anew each time, which costs five times the
+        arithmetic.
+        """
+        # As many updates as steps, so the average is the same after a restart.
+        count = self.step
+        keep = min(decay, (1 + count) / (10 + count))
+        torch._foreach_lerp_(self._averaged, self._current, 1 - keep)
+        self.average.n_averaged += 1
 
     def tensors(self) -> dict[str, Tensor]:
         """All state by name; the tensors are the live ones."""

@@ -5,7 +5,6 @@ import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +12,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim.swa_utils import AveragedModel
 
 from bcdm.config import RunConfig
-from bcdm.construction import build_method, build_operator, build_preparation
+from bcdm.construction import build_method, build_preparation, build_problems
 from bcdm.data import Augmentation, ImageBatches, ImageSource
 from bcdm.training.logs import Log
 from bcdm.training.objective import LevelSampling, Objective
@@ -82,17 +80,16 @@ class Trainer:
         self.shape = shape = tuple(self.preparation(images[0]).shape)
         method = build_method(config, shape)
         method.network.to(processes.device)
-        operator = build_operator(config.operator, (shape[-2], shape[-1])).to(processes.device)
+        self.problems = build_problems(config, (shape[-2], shape[-1]))
         levels = LevelSampling(method.schedule, **config.training.levels.model_dump())
         seed = config.training.seed
-        self.objective = Objective(method, operator, config.noise_std, levels, seed)
+        self.objective = Objective(method, self.problems, levels, seed)
         optimizer = torch.optim.Adam(
             method.network.parameters(),
             lr=config.training.learning_rate,
             betas=config.training.betas,
         )
-        average = AveragedModel(method.network, multi_avg_fn=partial(_average, config.training.ema))
-        self.state = TrainingState(method.network, average, optimizer)
+        self.state = TrainingState(method.network, optimizer)
         self.checkpoints = Checkpoints(folder / "checkpoints", config.training.keep)
 
     def run(self) -> bool:
@@ -153,10 +150,18 @@ class Trainer:
                 loss = model(part.to(self.processes.device), count).sum() / len(images)
             loss.backward()
             total += loss.detach()
-        nn.utils.clip_grad_norm_(self.state.network.parameters(), options.clip)
+        self._clip()
         optimizer.step()
-        self.state.average.update_parameters(self.state.network)
+        self.state.move_average(options.ema)
         return total
+
+    def _clip(self) -> None:
+        """Shortens the gradient to the longest allowed."""
+        gradients = [p.grad for p in self.state.network.parameters() if p.grad is not None]
+        norm = nn.utils.get_total_norm(gradients, foreach=True)
+        # Most gradients are short enough: multiplying them by one would cost a pass over memory.
+        if norm > self.config.training.clip:
+            torch._foreach_mul_(gradients, self.config.training.clip / norm)
 
     def _rate(self, step: int) -> float:
         """Warm-up, then a cosine to zero: a factor of the learning rate."""
@@ -200,12 +205,3 @@ class Trainer:
             log.say(self.state.step, f"validation: one-call PSNR {values['psnr']:.2f} dB")
         if self.processes.world > 1:
             dist.barrier()
-
-
-def _average(
-    decay: float, averaged: list[Tensor], current: list[Tensor], updates: Tensor | int
-) -> None:
-    """Exponential average whose memory grows with the run, so that its start is soon forgotten."""
-    count = int(updates)
-    keep = min(decay, (1 + count) / (10 + count))
-    torch._foreach_lerp_(averaged, current, 1 - keep)

@@ -27,9 +27,7 @@ def validate(
     was_training = network.training
     network.eval()
     method = Bayesian(network, objective.method.schedule, objective.method.parameterisation)
-    averaged = Objective(
-        method, objective.operator, objective.noise_std, objective.levels, objective.seed
-    )
+    averaged = Objective(method, objective.problems, objective.levels, objective.seed)
     counters = torch.arange(len(images))
     low, high = method.schedule.log_snr_range
     values = {}
@@ -37,8 +35,9 @@ def validate(
         level: NoiseLevel = method.schedule.level(log_snr.expand(len(images)))
         error = averaged.error(images, counters, level).mean()
         values[f"error at log-SNR {float(log_snr):+.0f}"] = float(error)
+    operator, noise_std = objective.problems.draw(range(len(images)))
     measurement = Measurement.simulate(
-        images, objective.operator, objective.noise_std, seed=objective.seed
+        images, operator.to(images.device), noise_std, seed=objective.seed
     )
     mean = posterior_mean(method.condition(measurement), count=len(images))
     values["psnr"] = float(psnr(mean, images, data_range=2.0).mean())

@@ -1,0 +1,201 @@
+"""Families of operators: what one network may be trained for, drawn one by one from seeds."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from bcdm.errors import InputError
+from bcdm.operators import patterns
+from bcdm.operators.base import LinearOperator
+from bcdm.operators.fourier import CircularBlur, FourierMask
+from bcdm.operators.pixel import BlockMean, PixelMask
+from bcdm.operators.root import Root
+
+__all__ = ["Blocks", "Blurs", "Family", "Holes", "KSpace", "draw_operators"]
+
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Family(ABC):
+    """A set of operators with a law to draw from it."""
+
+    @abstractmethod
+    def draw(self, size: tuple[int, int], rng: np.random.Generator) -> LinearOperator:
+        """One operator for images of `size`."""
+
+    def stack(self, operators: Sequence[LinearOperator]) -> list[tuple[LinearOperator, list[int]]]:
+        """Joins operators of this family into few that hold one entry per sample."""
+        return [(operator, [place]) for place, operator in enumerate(operators)]
+
+
+@dataclass(frozen=True)
+class KSpace(Family):
+    """k-space masks of real images.
+
+    Args:
+        acceleration: Drawn log-uniformly.
+        patterns: "points" of variable density, whole "lines" (columns), "radial" spokes.
+        centre: Fully sampled part of each side, for points and lines, at the lowest acceleration
+            it fits.
+    """
+
+    acceleration: Range = (2.0, 12.0)
+    patterns: tuple[str, ...] = ("points", "lines", "radial")
+    centre: float = 0.08
+
+    def __post_init__(self) -> None:
+        _check_range("acceleration", self.acceleration, 1.0)
+        if unknown := set(self.patterns) - {"points", "lines", "radial"} or not self.patterns:
+            raise InputError(f"patterns are points, lines and radial, not {unknown}")
+
+    def draw(self, size: tuple[int, int], rng: np.random.Generator) -> FourierMask:
+        """A mask of a drawn pattern and acceleration."""
+        pattern = self.patterns[rng.integers(len(self.patterns))]
+        acceleration = _draw_log(self.acceleration, rng)
+        if pattern == "radial":
+            mask = patterns.draw_radial(size, acceleration, seed=rng)
+        else:
+            lines = pattern == "lines"
+            # A quarter of the samples may be the middle, whatever the acceleration.
+            share = 0.25 / acceleration
+            centre = min(self.centre, share if lines else math.sqrt(share))
+            mask = patterns.draw_variable_density(
+                size, acceleration, centre=centre, seed=rng, lines=lines
+            )
+        return FourierMask(mask, real=True)
+
+    def stack(self, operators: Sequence[LinearOperator]) -> list[tuple[LinearOperator, list[int]]]:
+        """One operator with a mask per sample."""
+        masks = torch.stack([o.mask for o in operators if isinstance(o, FourierMask)])
+        return [(FourierMask(masks[:, None], real=True), list(range(len(operators))))]
+
+
+@dataclass(frozen=True)
+class Holes(Family):
+    """Pixel masks.
+
+    Args:
+        hidden: The hidden fraction of the image, drawn uniformly.
+        shapes: "centre" and "box" are rectangles, "strokes" are free-form.
+    """
+
+    hidden: Range = (0.05, 0.4)
+    shapes: tuple[str, ...] = ("centre", "box", "strokes")
+
+    def __post_init__(self) -> None:
+        _check_range("hidden", self.hidden, 0.0, 0.95)
+        if unknown := set(self.shapes) - {"centre", "box", "strokes"} or not self.shapes:
+            raise InputError(f"shapes are centre, box and strokes, not {unknown}")
+
+    def draw(self, size: tuple[int, int], rng: np.random.Generator) -> PixelMask:
+        """A mask of a drawn shape and size."""
+        shape = self.shapes[rng.integers(len(self.shapes))]
+        hidden = rng.uniform(*self.hidden)
+        if shape == "strokes":
+            return PixelMask(patterns.draw_free_form(size, hidden, seed=rng))
+        slim = 1.0 if shape == "centre" else math.exp(rng.uniform(-0.5, 0.5))
+        pixels = math.sqrt(hidden * size[0] * size[1])
+        box = [
+            min(max(1, round(pixels * s)), side)
+            for s, side in zip((slim, 1 / slim), size, strict=True)
+        ]
+        if shape == "centre":
+            return PixelMask(patterns.draw_centre_box(size, (box[0], box[1])))
+        return PixelMask(patterns.draw_box(size, (box[0], box[1]), seed=rng))
+
+    def stack(self, operators: Sequence[LinearOperator]) -> list[tuple[LinearOperator, list[int]]]:
+        """One operator with a mask per sample."""
+        masks = torch.stack([o.mask for o in operators if isinstance(o, PixelMask)])
+        return [(PixelMask(masks[:, None]), list(range(len(operators))))]
+
+
+@dataclass(frozen=True)
+class Blurs(Family):
+    """Kernels of periodic blurs.
+
+    Args:
+        std: Of Gaussian kernels in pixels, drawn log-uniformly.
+        length: Of motion paths in pixels, drawn uniformly; None: no motion.
+    """
+
+    std: Range = (0.4, 2.0)
+    length: Range | None = (2.0, 10.0)
+
+    def __post_init__(self) -> None:
+        _check_range("std", self.std, 0.05)
+        if self.length is not None:
+            _check_range("length", self.length, 0.5)
+
+    def draw(self, size: tuple[int, int], rng: np.random.Generator) -> CircularBlur:
+        """A Gaussian or a motion kernel."""
+        if self.length is not None and rng.uniform() < 0.5:
+            kernel = patterns.draw_motion_kernel(rng.uniform(*self.length), seed=rng)
+        else:
+            kernel = patterns.draw_gaussian_kernel(_draw_log(self.std, rng))
+        return CircularBlur(kernel, size)
+
+    def stack(self, operators: Sequence[LinearOperator]) -> list[tuple[LinearOperator, list[int]]]:
+        """One operator with a kernel per sample, the smaller ones framed with zeros."""
+        blurs = [o for o in operators if isinstance(o, CircularBlur)]
+        side = max(max(o.kernel.shape) for o in blurs)
+        kernels = torch.stack([_frame(o.kernel, side) for o in blurs])
+        return [(CircularBlur(kernels[:, None], blurs[0].size), list(range(len(blurs))))]
+
+
+@dataclass(frozen=True)
+class Blocks(Family):
+    """Box means: super-resolution by one of some factors."""
+
+    factors: tuple[int, ...] = (2, 4, 8)
+
+    def draw(self, size: tuple[int, int], rng: np.random.Generator) -> BlockMean:
+        """A factor for both axes."""
+        factor = self.factors[rng.integers(len(self.factors))]
+        return BlockMean((factor, factor))
+
+    def stack(self, operators: Sequence[LinearOperator]) -> list[tuple[LinearOperator, list[int]]]:
+        """One operator per factor."""
+        rows: dict[tuple[int, int], list[int]] = {}
+        for place, operator in enumerate(operators):
+            assert isinstance(operator, BlockMean)
+            rows.setdefault(operator.factor, []).append(place)
+        return [(BlockMean(factor), places) for factor, places in rows.items()]
+
+
+def draw_operators(
+    families: Sequence[Family], size: tuple[int, int], rngs: Sequence[np.random.Generator]
+) -> Root:
+    """One operator per generator, from a family that it draws first."""
+    chosen = [int(rng.integers(len(families))) for rng in rngs]
+    parts: list[LinearOperator] = []
+    rows: list[Tensor] = []
+    for number, family in enumerate(families):
+        places = [k for k, choice in enumerate(chosen) if choice == number]
+        if not places:
+            continue
+        for operator, own in family.stack([family.draw(size, rngs[k]) for k in places]):
+            parts.append(operator)
+            rows.append(torch.tensor([places[k] for k in own]))
+    return Root(tuple(parts), tuple(rows))
+
+
+def _frame(kernel: Tensor, side: int) -> Tensor:
+    """Puts an odd kernel in the middle of a larger odd one."""
+    rows, columns = ((side - k) // 2 for k in kernel.shape)
+    return functional.pad(kernel, (columns, columns, rows, rows))
+
+
+def _draw_log(bounds: Range, rng: np.random.Generator) -> float:
+    return math.exp(rng.uniform(math.log(bounds[0]), math.log(bounds[1])))
+
+
+def _check_range(name: str, bounds: Range, low: float, high: float = math.inf) -> None:
+    if not low <= bounds[0] <= bounds[1] <= high:
+        raise InputError(f"{name} is a range [low, high] within [{low}, {high}], got {bounds}")

@@ -1,0 +1,66 @@
+"""What training measures its images with: one operator, or one drawn for each image."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bcdm.operators import LinearOperator, Root
+from bcdm.operators.families import Family, draw_operators
+
+__all__ = ["DrawnProblems", "OneProblem", "Problems"]
+
+# Counter of what a sample is measured with, far from those of its noise.
+_PROBLEM = 1 << 60
+
+
+class Problems(Protocol):
+    """A source of inverse problems."""
+
+    def draw(self, counters: Sequence[int]) -> tuple[LinearOperator, Tensor]:
+        """The operator for samples with these counters, and their noise_std, (1,) or (B,)."""
+
+
+@dataclass(frozen=True)
+class OneProblem:
+    """The same operator and noise level for all."""
+
+    operator: LinearOperator
+    noise_std: float
+
+    def draw(self, counters: Sequence[int]) -> tuple[LinearOperator, Tensor]:
+        """Both, as they are."""
+        # The root tells the same of the images by half of the numbers.
+        operator = Root((self.operator,)) if self.operator.closed_form else self.operator
+        return operator, torch.tensor([self.noise_std], dtype=torch.float64)
+
+
+@dataclass(frozen=True)
+class DrawnProblems:
+    """An operator and a noise level for each sample, as a function of its counter.
+
+    Args:
+        families: Equally likely.
+        size: Of the images.
+        noise_std: Range, drawn log-uniformly.
+        seed: Of all draws.
+    """
+
+    families: tuple[Family, ...]
+    size: tuple[int, int]
+    noise_std: tuple[float, float]
+    seed: int
+
+    def draw(self, counters: Sequence[int]) -> tuple[LinearOperator, Tensor]:
+        """Draws both."""
+        rngs = [
+            np.random.Generator(np.random.Philox(key=[self.seed, k], counter=[0, 0, 0, _PROBLEM]))
+            for k in counters
+        ]
+        low, high = (math.log(bound) for bound in self.noise_std)
+        std = torch.tensor([rng.uniform(low, high) for rng in rngs], dtype=torch.float64).exp()
+        return draw_operators(self.families, self.size, rngs), std
