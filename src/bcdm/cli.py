@@ -98,7 +98,9 @@ def train(
     "--samples", default=20, show_default=True, help="Samples per image; 20 resolve 90 %."
 )
 @click.option("--calls", default=30, show_default=True, help="Network calls per sample.")
-@click.option("--sampler", type=click.Choice(["SDE", "ODE"]), default="SDE", show_default=True)
+@click.option("--churn", default=1.0, show_default=True, help="Of DPM-Solver++; 0: ODE, 1: SDE.")
+@click.option("--operator", metavar="YAML", help="Measure with this instead of the model's own.")
+@click.option("--noise-std", type=float, help="Of the measurements, in the units of the images.")
 @click.option("--batch", default=16, show_default=True)
 @click.option("--seed", default=0, show_default=True)
 @click.option("--precision", type=click.Choice(["float32", "bfloat16"]), default="float32")
@@ -114,6 +116,21 @@ def evaluate(model: str, path: Path | None, **given: Any) -> None:
     from bcdm.benchmark import evaluate as bench
 
     _finish(bench.run(model, bench.Options(**given), _command(), report=_say), path)
+
+
+@cli.command()
+@click.argument("study", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.option("--data", type=click.Path(path_type=Path), help="Data folder; default BCDM_DATA.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True)
+@click.option("--only", multiple=True, metavar="NAME", help="These variants only.")
+@click.option("--json", "path", type=click.Path(path_type=Path, dir_okay=False))
+def study(
+    study: Path, data: Path | None, out: Path, only: tuple[str, ...], path: Path | None
+) -> None:
+    """Train several variants for equal time and evaluate them alike; goes on where it stopped."""
+    from bcdm.benchmark import study as bench
+
+    _finish(bench.run(study, data, out, _command(), only=only, report=_say), path)
 
 
 @cli.command()

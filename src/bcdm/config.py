@@ -7,11 +7,18 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from bcdm.errors import InputError
 
-__all__ = ["DataConfig", "RunConfig", "TrainingConfig", "load_config", "parse_config"]
+__all__ = [
+    "DataConfig",
+    "RunConfig",
+    "TrainingConfig",
+    "load_config",
+    "parse_config",
+    "parse_operator",
+]
 
 
 Positive = Annotated[float, Field(gt=0)]
@@ -232,13 +239,30 @@ def parse_config(raw: dict[str, Any]) -> RunConfig:
     try:
         return RunConfig.model_validate(raw)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(str(first["loc"][-1]), _known_keys(first["loc"]), n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise InputError(f"unknown setting {where}{hint}") from None
-        raise InputError(f"setting {where}: {first['msg']}") from None
+        raise InputError(_explain(error)) from None
+
+
+def parse_operator(text: str) -> SingleOperatorConfig:
+    """Reads the settings of one operator, such as "{kind: block_mean, factor: [4, 4]}"."""
+    adapter: TypeAdapter[SingleOperatorConfig] = TypeAdapter(
+        Annotated[SingleOperatorConfig, Field(discriminator="kind")]
+    )
+    try:
+        return adapter.validate_python(yaml.safe_load(text))
+    except ValidationError as error:
+        raise InputError(f"operator: {_explain(error)}") from None
+    except yaml.YAMLError:
+        raise InputError(f"operator {text!r} is not YAML") from None
+
+
+def _explain(error: ValidationError) -> str:
+    """The first mistake, and the nearest valid name where one is unknown."""
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    if first["type"] != "extra_forbidden":
+        return f"setting {where}: {first['msg']}"
+    near = difflib.get_close_matches(str(first["loc"][-1]), _known_keys(first["loc"]), n=1)
+    return f"unknown setting {where}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
 def resolve_data_path(path: str | Path, folder: str | Path | None) -> Path:
@@ -273,7 +297,9 @@ def _known_keys(place: tuple[int | str, ...]) -> list[str]:
         "data": DataConfig, "network": NetworkConfig, "parameterisation": ParameterisationConfig,
         "schedule": ScheduleConfig, "training": TrainingConfig, "levels": LevelConfig,
         "fourier_mask": FourierMaskConfig, "centre_box": PixelMaskConfig,
-        "block_mean": BlockMeanConfig, "gaussian_blur": BlurConfig,
+        "block_mean": BlockMeanConfig, "gaussian_blur": BlurConfig, "family": FamilyConfig,
+        "k_space": KSpaceFamilyConfig, "holes": HolesFamilyConfig, "blurs": BlursFamilyConfig,
+        "blocks": BlocksFamilyConfig,
     }  # fmt: skip
     group = groups.get(place[-2], RunConfig) if len(place) > 1 else RunConfig
     return list(group.model_fields)

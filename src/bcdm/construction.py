@@ -82,14 +82,16 @@ def build_operator(config: settings.SingleOperatorConfig, size: tuple[int, int])
     return Identity()
 
 
-def build_schedule(config: settings.ScheduleConfig) -> Schedule:
-    """VP or VE."""
-    return VP(config.sigma_min) if config.kind == "VP" else VE(config.sigma_min)
+def build_schedule(config: settings.ScheduleConfig, spread: float) -> Schedule:
+    """VP or VE, for images of this standard deviation."""
+    kind = VP if config.kind == "VP" else VE
+    return kind(config.sigma_min, spread=spread)
 
 
 def build_method(config: settings.RunConfig, shape: tuple[int, ...]) -> Bayesian:
     """The untrained method for images of `shape` (C, H, W); weights follow from the seed."""
-    network, schedule = config.network, build_schedule(config.schedule)
+    network = config.network
+    schedule = build_schedule(config.schedule, config.parameterisation.prior_std)
     plain = network.model_dump(exclude={"iterations", "experts_below_t"})
     # The paper's iterations pass on the image alone; a residual needs to know what it is added to.
     recall = network.iterations > 1 and config.parameterisation.output == "residual"

@@ -14,7 +14,8 @@ from tqdm.auto import tqdm
 from bcdm.benchmark.records import Record
 from bcdm.benchmark.statistics import bootstrap
 from bcdm.checkpoint import Model, find_model, load, read_facts, write_facts
-from bcdm.config import resolve_data_path
+from bcdm.config import parse_operator, resolve_data_path
+from bcdm.construction import build_operator
 from bcdm.data import ImageSource, assign_splits, open_images, select_split
 from bcdm.diffusion import DPMSolver, posterior_mean, sample
 from bcdm.errors import InputError
@@ -29,6 +30,7 @@ from bcdm.evaluation import (
     tarp,
 )
 from bcdm.measurement import Measurement
+from bcdm.problems import OneProblem
 from bcdm.report.panels import draw_panels
 
 __all__ = ["Options", "run"]
@@ -54,11 +56,12 @@ class Options:
         samples: Posterior samples per image; 20 resolve 90 %, 40 resolve 95 % coverage.
         mean_samples: How many of them are averaged into the sample mean.
         calls: Network calls per sample.
-        sampler: "SDE" or "ODE" form of DPM-Solver++. The first forgets a network's errors on the
-            way, the second needs fewer calls of an exact one.
+        churn: Of DPM-Solver++: 0 is the ODE, 1 the SDE; more forgets a network's errors sooner.
         batch: Images at once.
         seed: Of measurement noise and samples.
         precision: "bfloat16" runs the network in autocast.
+        operator: Settings of the operator to measure with, as YAML; default: the model's own.
+        noise_std: Of the measurements; default: the model's own.
         lpips: Folder or file with LPIPS weights; left out: no LPIPS.
         strict: Whether the requirements of the experiments apply.
         figure: PNG to draw.
@@ -71,10 +74,12 @@ class Options:
     samples: int = 20
     mean_samples: int = 16
     calls: int = 30
-    sampler: str = "SDE"
+    churn: float = 1.0
     batch: int = 16
     seed: int = 0
     precision: str = "float32"
+    operator: str | None = None
+    noise_std: float | None = None
     lpips: Path | None = None
     strict: bool = False
     figure: Path | None = None
@@ -105,13 +110,14 @@ def run(
     """Evaluates and returns the records."""
     model = load(name)
     source, chosen = _choose(model, options)
+    problem = _choose_problem(model, options)
     scores, samples, truths, references = _Scores(), [], [], []
     lpips = _open_lpips(options.lpips, options.data)
     starts = range(0, len(chosen), options.batch)
     for start in tqdm(starts, desc="evaluating", unit="batch", disable=None):
         rows = chosen[start : start + options.batch]
         x = torch.stack([model.preparation(source[i]) for i in rows])
-        estimates, drawn, measurement = _reconstruct(model, x, rows, options)
+        estimates, drawn, measurement = _reconstruct(model, problem, x, rows, options)
         _score(model, scores, x, estimates, drawn, measurement, lpips)
         _keep_for_figure(scores, x, estimates, drawn)
         samples.append(drawn.flatten(2))
@@ -141,17 +147,25 @@ def _choose(model: Model, options: Options) -> tuple[ImageSource, list[int]]:
     return subset, np.linspace(0, len(subset) - 1, count).round().astype(int).tolist()
 
 
+def _choose_problem(model: Model, options: Options) -> OneProblem:
+    noise_std = model.noise_std if options.noise_std is None else options.noise_std
+    if options.operator is None:
+        return OneProblem(model.operator, noise_std)
+    size = (model.shape[-2], model.shape[-1])
+    return OneProblem(build_operator(parse_operator(options.operator), size), noise_std)
+
+
 def _reconstruct(
-    model: Model, x: Tensor, rows: Sequence[int], options: Options
+    model: Model, problem: OneProblem, x: Tensor, rows: Sequence[int], options: Options
 ) -> tuple[dict[str, Tensor], Tensor, Measurement]:
     """All estimates of a batch, and samples (S, B, C, H, W)."""
-    std = model.noise_std
-    measurement = Measurement.simulate(x, model.operator, std, seed=options.seed, indices=rows)
+    operator, std = problem.operator, problem.noise_std
+    measurement = Measurement.simulate(x, operator, std, seed=options.seed, indices=rows)
     posterior = model.condition(measurement)
     prior_std = model.config.parameterisation.prior_std
     reduced = options.precision == "bfloat16"
     context = torch.autocast("cpu", torch.bfloat16) if reduced else contextlib.nullcontext()
-    solver = DPMSolver(stochastic=options.sampler == "SDE")
+    solver = DPMSolver(options.churn)
     with context:
         mean = posterior_mean(posterior, seed=options.seed, count=len(x))
         drawn = torch.stack([
@@ -161,7 +175,7 @@ def _reconstruct(
         ])  # fmt: skip
     estimates = {
         "zero-filled": measurement.back_projection,
-        "Wiener": model.operator.solve((std / prior_std) ** 2, 1.0, measurement.back_projection),
+        "Wiener": operator.solve((std / prior_std) ** 2, 1.0, measurement.back_projection),
         "one-call mean": mean,
         "sample mean": drawn[: options.mean_samples].mean(0),
         "single sample": drawn[0],
@@ -199,11 +213,11 @@ def _score(
     scores.add("spread", "", (1 + 1 / count) * drawn.var(0).flatten(1).mean(1))
     scores.add("skill", "", (drawn.mean(0) - x).square().flatten(1).mean(1))
     squares = [
-        chi_square(measurement.residual(drawn[k]), 1.0, mask=model.operator.data_mask).reduced
+        chi_square(measurement.residual(drawn[k]), 1.0, mask=measurement.operator.data_mask).reduced
         for k in range(2)
     ]
     scores.add("chi-square per degree of freedom", "single sample", torch.stack(squares).mean(0))
-    result = chi_square(measurement.residual(x), 1.0, mask=model.operator.data_mask)
+    result = chi_square(measurement.residual(x), 1.0, mask=measurement.operator.data_mask)
     scores.add("chi-square per degree of freedom", "truth", result.reduced)
 
 
@@ -244,8 +258,12 @@ def _summarise(
     base: dict[str, object] = {
         "model": model.config.name, "data": data.path, "split": options.split, "images": count,
     }  # fmt: skip
+    if options.operator is not None:
+        base["operator"] = options.operator
+    if options.noise_std is not None:
+        base["noise_std"] = options.noise_std
     whole: dict[str, object] = {
-        "samples": options.samples, "calls": options.calls, "sampler": options.sampler,
+        "samples": options.samples, "calls": options.calls, "churn": options.churn,
         "precision": options.precision,
     }  # fmt: skip
     effort: dict[str, dict[str, object]] = {

@@ -45,7 +45,11 @@ SAMPLERS: dict[str, tuple[Sampler, str]] = {
     "DDIM eta=0, time": (DDIM(0.0), "time"),
     "DDIM eta=1": (DDIM(1.0), "log-SNR"),
     "DPM-Solver++ ODE": (DPMSolver(), "log-SNR"),
-    "DPM-Solver++ SDE": (DPMSolver(stochastic=True), "log-SNR"),
+    "DPM-Solver++ SDE": (DPMSolver(churn=1.0), "log-SNR"),
+    "DPM-Solver++ churn 3": (DPMSolver(churn=3.0), "log-SNR"),
+    "DPM-Solver++ ODE, published": (DPMSolver(published=True), "log-SNR"),
+    "DPM-Solver++ SDE, published": (DPMSolver(1.0, published=True), "log-SNR"),
+    "DPM-Solver++ churn 3, published": (DPMSolver(3.0, published=True), "log-SNR"),
     "Heun": (Heun(), "log-SNR"),
 }
 SECOND_ORDER = ("DPM-Solver++ ODE", "DPM-Solver++ SDE", "Heun")

@@ -115,8 +115,8 @@ def _measure_steps(record: Callable[..., Record], rounds: int) -> list[Record]:
     candidates: dict[str, Callable[[], object]] = {}
     for name, operator in operators.items():
         denoiser = method.condition(Measurement.simulate(x, operator, 0.05, seed=0))
-        for sampler in (DPMSolver(), DPMSolver(stochastic=True)):
-            form = "SDE" if sampler.stochastic else "ODE"
+        for sampler in (DPMSolver(), DPMSolver(churn=1.0)):
+            form = "SDE" if sampler.churn else "ODE"
             candidates[f"{name} {form}"] = partial(
                 sampler.advance, denoiser, x, Step(t, s, partial(_draw, noise, image), last)
             )

@@ -5,7 +5,7 @@ Samplers step from level to level; nothing depends on an integer time.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import log
 from typing import NamedTuple
 
@@ -15,6 +15,10 @@ from torch import Tensor
 from bcdm.errors import InputError
 
 __all__ = ["VE", "VP", "NoiseLevel", "Schedule", "paper_grid"]
+
+# Power of the unknown over that of the noise up to which a level holds nothing of the image: a step
+# across all such levels misses this part of the variance that it should add.
+_FAINT = 0.005
 
 
 class NoiseLevel(NamedTuple):
@@ -31,7 +35,15 @@ class NoiseLevel(NamedTuple):
 
 @dataclass(frozen=True)
 class Schedule(ABC):
-    """A family of noise levels by log-SNR, its range, and the time that runs over it."""
+    """A family of noise levels by log-SNR, its range, and the time that runs over it.
+
+    Args:
+        spread: About the standard deviation of what is not known of the images. Where it drowns in
+            the noise there is nothing to decide, and grids cross that part in their first step.
+            None: grids are uniform over the whole range.
+    """
+
+    spread: float | None = field(default=None, kw_only=True)
 
     @property
     @abstractmethod
@@ -59,7 +71,11 @@ class Schedule(ABC):
         if steps < 1:
             raise InputError(f"a sampler needs at least one step, got {steps}")
         low, high = self.log_snr_range
-        return torch.linspace(low, high, steps, dtype=torch.float64)
+        if self.spread is None or steps < 3:
+            return torch.linspace(low, high, steps, dtype=torch.float64)
+        first = torch.tensor([low], dtype=torch.float64)
+        start = max(low + (high - low) / steps, log(_FAINT / self.spread**2))
+        return torch.cat([first, torch.linspace(start, high, steps - 1, dtype=torch.float64)])
 
     def time_grid(self, steps: int) -> Tensor:
         """`steps` levels, uniform in time from 1 down to 1 / steps: the classical choice."""

@@ -1,21 +1,23 @@
 """A training run from a file of settings to a model folder."""
 
 import resource
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import median
 
 import torch
 import yaml
 
 from bcdm.checkpoint import save_model
 from bcdm.config import RunConfig, load_config, resolve_data_path
-from bcdm.data import assign_splits, open_images, select_split
+from bcdm.data import ImageSource, assign_splits, open_images, select_split
 from bcdm.errors import InputError
 from bcdm.problems import OneProblem
-from bcdm.training.train import Trainer, open_processes
+from bcdm.training.train import Processes, Trainer, open_processes
 
-__all__ = ["plan", "run"]
+__all__ = ["plan", "run", "time_step"]
 
 
 def run(
@@ -30,12 +32,7 @@ def run(
     """Trains, or goes on training, and writes the model; returns the model's folder."""
     config = load_config(path, overrides)
     folder = out or Path("runs") / config.name
-    source = open_images(
-        resolve_data_path(config.data.path, data), config.data.key, config.data.source_range
-    )
-    labels = assign_splits(source, config.data.fractions, config.data.split_seed)
-    images = select_split(source, labels, "train")
-    validation = select_split(source, labels, "val") if "val" in labels else None
+    images, validation = _open_data(config, data)
     with open_processes() as processes:
         trainer = Trainer(config, images, validation, folder, processes)
         if dry_run:
@@ -62,17 +59,10 @@ def count_parameters(trainer: Trainer) -> int:
 def plan(trainer: Trainer) -> str:
     """What a run would do: sizes, memory, and the time three steps predict."""
     config, parameters = trainer.config, count_parameters(trainer)
-    options = config.training
-    batch = next(iter(trainer.make_batches(0)))
-    times = []
-    for _ in range(4):
-        start = time.perf_counter()
-        trainer.advance(trainer.objective, batch.images, batch.counters)
-        times.append(time.perf_counter() - start)
-    each = sorted(times[1:])[1]
+    options, each = config.training, _time_steps(trainer, 3)
     # Weights, gradients, two moments and the average, four bytes each.
     state = 20 * parameters / 2**20
-    shape = "x".join(str(side) for side in batch.images.shape[1:])
+    shape = "x".join(str(side) for side in trainer.shape)
     lines = [
         f"run         {config.name}: {options.steps} steps of {options.batch} images {shape}",
         f"data        {len(trainer.images)} training images, "
@@ -84,6 +74,35 @@ def plan(trainer: Trainer) -> str:
         f"time        {each:.2f} s a step here, {each * options.steps / 60:.0f} minutes in all",
     ]
     return "\n".join(lines)
+
+
+def time_step(path: Path, overrides: Sequence[str], data: Path | None) -> float:
+    """Seconds of one training step here, by a few of them; nothing is written."""
+    config = load_config(path, overrides)
+    images, _ = _open_data(config, data)
+    with tempfile.TemporaryDirectory() as folder:
+        return _time_steps(Trainer(config, images, None, Path(folder), Processes()), 12)
+
+
+def _time_steps(trainer: Trainer, count: int) -> float:
+    """The median time of some steps after one to warm up."""
+    batch = next(iter(trainer.make_batches(0)))
+    times = []
+    for _ in range(count + 1):
+        start = time.perf_counter()
+        trainer.advance(trainer.objective, batch.images, batch.counters)
+        times.append(time.perf_counter() - start)
+    return median(times[1:])
+
+
+def _open_data(config: RunConfig, data: Path | None) -> tuple[ImageSource, ImageSource | None]:
+    """Training and validation images."""
+    source = open_images(
+        resolve_data_path(config.data.path, data), config.data.key, config.data.source_range
+    )
+    labels = assign_splits(source, config.data.fractions, config.data.split_seed)
+    images = select_split(source, labels, "train")
+    return images, select_split(source, labels, "val") if "val" in labels else None
 
 
 def _peak_memory() -> float:
@@ -98,7 +117,8 @@ def _store_settings(config: RunConfig, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     stored = folder / "config.yaml"
     text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
-    if stored.exists() and stored.read_text() == text:
+    # By meaning, not by text: a later version may know more settings, at their defaults.
+    if stored.exists() and load_config(stored) == config:
         return
     if stored.exists() and any((folder / "checkpoints").glob("step-*")):
         raise InputError(
