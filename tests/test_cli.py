@@ -30,7 +30,7 @@ def test_lazy_names_are_all_there() -> None:
         _ = bcdm.nothing
 
 
-@pytest.mark.parametrize("bench", ["moments", "mixture", "overhead"])
+@pytest.mark.parametrize("bench", ["moments", "mixture", "learned", "overhead"])
 def test_benchmarks_write_records(bench: str, tmp_path: Path) -> None:
     done = run("benchmark", bench, "--smoke", "--json", str(tmp_path / "r.json"))
     assert done.returncode == 0, done.stderr

@@ -23,7 +23,7 @@ def format_card(content: dict[str, Any]) -> str:
         "",
         f"# {content['name']}",
         "",
-        "A network that samples the posterior of images given one kind of measurement.",
+        "A network that samples the posterior of images given measurements of them.",
         "",
         "| | |",
         "| --- | --- |",

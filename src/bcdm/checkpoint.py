@@ -3,7 +3,9 @@
 import hashlib
 import json
 import os
+import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,14 @@ from torch import nn
 
 from bcdm import __version__, operators
 from bcdm.config import RunConfig, parse_config
-from bcdm.construction import build_method, build_preparation
+from bcdm.construction import build_method, build_preparation, build_problems
 from bcdm.data import Preparation
 from bcdm.errors import InputError
+from bcdm.familiarity import Familiarity, UnfamiliarWarning
 from bcdm.measurement import Measurement
 from bcdm.methods import Bayesian, BayesianDenoiser
 from bcdm.operators import LinearOperator
+from bcdm.problems import OneProblem
 
 __all__ = [
     "Model",
@@ -79,8 +83,23 @@ class Model:
             raise InputError(f"{self.config.name} serves a range of noise levels: give your own")
         return self.config.noise_std
 
+    @cached_property
+    def familiarity(self) -> Familiarity | None:
+        """Judges whether measurements are of the trained family; None for a single operator."""
+        problems = build_problems(self.config, (self.shape[-2], self.shape[-1]))
+        if isinstance(problems, OneProblem):
+            return None
+        return Familiarity(problems, self.config.parameterisation.prior_std)
+
     def condition(self, measurement: Measurement) -> BayesianDenoiser:
-        """Binds measurements: the posterior of the images behind them."""
+        """Binds measurements: the posterior of the images behind them.
+
+        A model of a family warns where operator or noise level lie outside.
+        """
+        if self.familiarity is not None:
+            verdicts = self.familiarity.judge(measurement)
+            for reason in dict.fromkeys(v.reason for v in verdicts if not v.familiar):
+                warnings.warn(reason, UnfamiliarWarning, stacklevel=2)
         return self.method.condition(measurement)
 
 
@@ -157,7 +176,11 @@ def load(name_or_path: str | Path) -> Model:
         name: t.to(torch.float32) if t.is_floating_point() else t
         for name, t in load_file(folder / "model.safetensors").items()
     }
-    method.network.load_state_dict(weights, strict=True)
+    try:
+        method.network.load_state_dict(weights, strict=True)
+    except RuntimeError as error:
+        line = " ".join(str(error).split())[:200]
+        raise InputError(f"{folder} was made for another network: {line}") from None
     method.network.eval().requires_grad_(False)
     return Model(
         method,

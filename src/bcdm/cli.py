@@ -60,6 +60,15 @@ def mixture(path: Path | None, smoke: bool, full: bool) -> None:
 
 @benchmark.command()
 @_options
+def learned(path: Path | None, smoke: bool) -> None:
+    """The mixtures again, by one network trained for all their operators and noise levels."""
+    from bcdm.benchmark import learned as bench
+
+    _finish(bench.run(_command(), smoke=smoke, report=_say), path)
+
+
+@benchmark.command()
+@_options
 def overhead(path: Path | None, smoke: bool) -> None:
     """What a sampler step and a solve cost beside the bare network and the bare FFT."""
     from bcdm.benchmark import overhead as bench
@@ -87,6 +96,30 @@ def train(
     from bcdm.training import run
 
     run.run(config, overrides, data, out, dry_run=dry_run, report=_say)
+
+
+@benchmark.command()
+@click.argument("model")
+@click.option("--data", type=click.Path(path_type=Path), help="Data folder; default BCDM_DATA.")
+@click.option("--calls", default="5,10,20,50,100,500", show_default=True, help="Numbers to try.")
+@click.option("--limit", default=32, show_default=True, help="Images, evenly spaced.")
+@click.option("--samples", default=20, show_default=True)
+@click.option("--churn", default=1.0, show_default=True)
+@click.option("--operator", metavar="YAML", help="Measure with this instead of the model's own.")
+@click.option("--noise-std", type=float)
+@click.option("--precision", type=click.Choice(["float32", "bfloat16"]), default="float32")
+@click.option("--json", "path", type=click.Path(path_type=Path, dir_okay=False))
+def calls(model: str, calls: str, path: Path | None, **given: Any) -> None:
+    """Quality and calibration over the number of network calls, and their cost."""
+    from bcdm.benchmark import calls as bench
+    from bcdm.benchmark.evaluate import Options
+
+    try:
+        counts = tuple(int(count) for count in calls.split(","))
+    except ValueError:
+        raise InputError(f"--calls takes numbers such as 5,20,500, got {calls!r}") from None
+    records = bench.run(model, Options(**given), _command(), calls=counts, report=_say)
+    _finish(records, path)
 
 
 @cli.command()

@@ -158,7 +158,7 @@ class NetworkConfig(_Model):
 class ParameterisationConfig(_Model):
     """What the network sees and gives; see methods/bayesian.py."""
 
-    statistic: Literal["whitened", "pivot", "wiener", "dual"] = "wiener"
+    statistic: Literal["whitened", "pivot", "wiener", "normalised", "dual", "joint"] = "wiener"
     output: Literal["image", "residual", "denoised"] = "residual"
     weight: float = 0.01
     prior_std: float = 0.5
@@ -170,6 +170,8 @@ class ScheduleConfig(_Model):
 
     kind: Literal["VP", "VE"] = "VP"
     sigma_min: float = 0.002
+    spread: float | None = None
+    """Of the most uncertain direction, for grids that skip where nothing is decided."""
 
 
 class LevelConfig(_Model):

@@ -18,7 +18,7 @@ from bcdm.operators import (
     families,
 )
 from bcdm.operators.patterns import draw_centre_box, draw_gaussian_kernel, draw_variable_density
-from bcdm.problems import DrawnProblems, OneProblem, Problems
+from bcdm.problems import DrawnProblems, OneProblem
 
 __all__ = [
     "build_family",
@@ -42,7 +42,7 @@ def build_preparation(config: settings.DataConfig) -> Preparation:
     )
 
 
-def build_problems(config: settings.RunConfig, size: tuple[int, int]) -> Problems:
+def build_problems(config: settings.RunConfig, size: tuple[int, int]) -> OneProblem | DrawnProblems:
     """What a run measures images of `size` with."""
     std = config.noise_std
     if isinstance(config.operator, settings.FamilyConfig):
@@ -82,19 +82,19 @@ def build_operator(config: settings.SingleOperatorConfig, size: tuple[int, int])
     return Identity()
 
 
-def build_schedule(config: settings.ScheduleConfig, spread: float) -> Schedule:
-    """VP or VE, for images of this standard deviation."""
+def build_schedule(config: settings.ScheduleConfig) -> Schedule:
+    """VP or VE."""
     kind = VP if config.kind == "VP" else VE
-    return kind(config.sigma_min, spread=spread)
+    return kind(config.sigma_min, spread=config.spread)
 
 
 def build_method(config: settings.RunConfig, shape: tuple[int, ...]) -> Bayesian:
     """The untrained method for images of `shape` (C, H, W); weights follow from the seed."""
     network = config.network
-    schedule = build_schedule(config.schedule, config.parameterisation.prior_std)
+    schedule = build_schedule(config.schedule)
     plain = network.model_dump(exclude={"iterations", "experts_below_t"})
     # The paper's iterations pass on the image alone; a residual needs to know what it is added to.
-    recall = network.iterations > 1 and config.parameterisation.output == "residual"
+    recall = network.iterations > 1 and config.parameterisation.output != "image"
     parameterisation = Parameterisation(**config.parameterisation.model_dump())
     images = 1 + int(recall) + parameterisation.extra_images
     backbone = NCSNppConfig(

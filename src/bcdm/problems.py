@@ -2,20 +2,21 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from bcdm.errors import InputError
 from bcdm.operators import LinearOperator, Root
 from bcdm.operators.families import Family, draw_operators
 
-__all__ = ["DrawnProblems", "OneProblem", "Problems"]
+__all__ = ["PROBLEM_STEP", "DrawnProblems", "OneProblem", "Problems"]
 
 # Counter of what a sample is measured with, far from those of its noise.
-_PROBLEM = 1 << 60
+PROBLEM_STEP = 1 << 60
 
 
 class Problems(Protocol):
@@ -38,6 +39,10 @@ class OneProblem:
         operator = Root((self.operator,)) if self.operator.closed_form else self.operator
         return operator, torch.tensor([self.noise_std], dtype=torch.float64)
 
+    def to(self, device: torch.device) -> "OneProblem":
+        """On another device."""
+        return OneProblem(self.operator.to(device), self.noise_std)
+
 
 @dataclass(frozen=True)
 class DrawnProblems:
@@ -54,13 +59,27 @@ class DrawnProblems:
     size: tuple[int, int]
     noise_std: tuple[float, float]
     seed: int
+    device: torch.device = torch.device("cpu")  # noqa: RUF009
+
+    def to(self, device: torch.device) -> "DrawnProblems":
+        """With operators on another device."""
+        return replace(self, device=device)
+
+    def __post_init__(self) -> None:
+        low, high = self.noise_std
+        if not 0 < low <= high:
+            raise InputError(f"noise_std is a range [low, high] of numbers > 0, got {[low, high]}")
+        for family in self.families:
+            family.check(self.size)
 
     def draw(self, counters: Sequence[int]) -> tuple[LinearOperator, Tensor]:
         """Draws both."""
+        place = [0, 0, 0, PROBLEM_STEP]
         rngs = [
-            np.random.Generator(np.random.Philox(key=[self.seed, k], counter=[0, 0, 0, _PROBLEM]))
+            np.random.Generator(np.random.Philox(key=[self.seed, k], counter=place))
             for k in counters
         ]
         low, high = (math.log(bound) for bound in self.noise_std)
         std = torch.tensor([rng.uniform(low, high) for rng in rngs], dtype=torch.float64).exp()
-        return draw_operators(self.families, self.size, rngs), std
+        operator = draw_operators(self.families, self.size, rngs)
+        return operator if self.device.type == "cpu" else operator.to(self.device), std

@@ -95,3 +95,20 @@ def test_bootstrap_resamples_subjects() -> None:
     assert bootstrap([1.0, float("inf")]) is None
     ratio = bootstrap([2.0, 4.0, 6.0], [1.0, 2.0, 3.0])
     assert ratio == pytest.approx((2.0, 2.0))
+
+
+def test_calls_are_compared(run_folder: Path) -> None:
+    out = run_folder / "calls.json"
+    done = CliRunner().invoke(cli, [
+        "benchmark", "calls", str(run_folder / "run/model"), "--data", str(run_folder), "--limit",
+        "3", "--samples", "20", "--calls", "2,20,25", "--json", str(out),
+    ])  # fmt: skip
+    rows = json.loads(out.read_text())
+    found = {row["case"].get("calls") for row in rows if row["name"] == "CRPS"}
+    assert found == {2, 20, 25}
+    changes = [row for row in rows if row["name"] == "change from many calls"]
+    assert len(changes) == 2
+    # An untrained network may miss the requirement; the exit code says so.
+    assert (done.exit_code == 0) == all(row["holds"] for row in changes)
+    (cost,) = (row for row in rows if row["name"].startswith("time of the paper's recipe"))
+    assert cost["value"] > 50

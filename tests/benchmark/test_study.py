@@ -75,6 +75,20 @@ def test_a_family_model_asks_for_an_operator(folder: Path) -> None:
     assert "serves a family" in str(done.exception)
 
 
+def test_results_of_other_settings_are_refused(folder: Path) -> None:
+    arguments = ["study", str(folder / "study.yaml"), "--data", str(folder), "--only", "dual"]
+    arguments += ["--out", str(folder / "out")]
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 0, done.output
+    study = yaml.safe_load((folder / "study.yaml").read_text())
+    study["evaluations"][0]["options"]["calls"] = 3
+    (folder / "study.yaml").write_text(yaml.safe_dump(study))
+    assert "other settings" in str(CliRunner().invoke(cli, arguments).exception)
+    study["evaluations"][0]["options"]["call"] = 3
+    (folder / "study.yaml").write_text(yaml.safe_dump(study))
+    assert "is no study" in str(CliRunner().invoke(cli, arguments).exception)
+
+
 def test_unknown_variants_and_settings_are_refused(folder: Path) -> None:
     arguments = ["study", str(folder / "study.yaml"), "--out", str(folder / "out")]
     done = CliRunner().invoke(cli, [*arguments, "--only", "none"])

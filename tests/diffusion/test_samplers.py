@@ -81,6 +81,14 @@ def test_grids_skip_where_nothing_is_decided(schedule: VP | VE) -> None:
         _, variance = chain_moments(DPMSolver(), grid, variances=variances, schedule=schedule)
         assert float((variance / torch.tensor(variances) - 1).abs().max()) < 0.01
     assert len(schedule.grid(1)) == 1
+    # What is larger than was said loses variance, as decision 0007 states.
+    _, variance = chain_moments(DPMSolver(), grid, variances=(1.0,), schedule=schedule)
+    assert float(variance) == pytest.approx(1 / (1 + 0.005 * 100), rel=0.1)
+    for steps in range(1, 40):
+        assert bool((schedule.grid(steps).diff() > 0).all())
+        assert bool((dataclasses.replace(schedule, spread=1e-6).grid(steps).diff() > 0).all())
+    with pytest.raises(InputError, match="spread"):
+        dataclasses.replace(schedule, spread=0.0).grid(9)
 
 
 def test_moments_by_monte_carlo() -> None:

@@ -168,6 +168,37 @@ def test_dual_input_starts_as_the_denoiser_of_a_white_prior() -> None:
     torch.testing.assert_close(0.7 * given.extra, measurement.back_projection)
 
 
+def test_normalised_input_has_unit_size_in_every_direction() -> None:
+    """Over x_0 of a white prior and all noise, its covariance is the identity."""
+    operator = Dense(normal(3, 5, seed=3).double())
+    parameterisation = Parameterisation("normalised", prior_std=0.7)
+    x = 0.7 * normal(40000, 5, seed=0).double()
+    measurement = Measurement.simulate(x, operator, 0.2, seed=1)
+    for log_snr in (-6.0, 0.0, 6.0):
+        level = VP().level(torch.tensor([log_snr]).double())
+        alpha, sigma = fit(x, *level)
+        x_t = alpha * x + sigma * normal(40000, 5, seed=2).double()
+        seen = parameterisation.prepare(Conditioning(measurement, level), x_t).seen
+        # Five standard errors of an entry of a covariance.
+        assert float((seen.mT @ seen / len(seen) - torch.eye(5)).abs().max()) < 5 * 2**0.5 / 200
+
+
+def test_joint_input_holds_the_statistic_and_its_parts() -> None:
+    x = normal(2, 3, 6, 8, seed=0).double()
+    mask = torch.rand(6, 8, generator=torch.Generator().manual_seed(1)) < 0.5
+    conditioning = Conditioning(
+        Measurement.simulate(x, PixelMask(mask), 0.1, seed=2),
+        VP().level(torch.tensor([-1.0, 2.0]).double()),
+    )
+    joint = Parameterisation("joint", prior_std=0.7).prepare(conditioning, x)
+    wiener = Parameterisation("wiener", prior_std=0.7).prepare(conditioning, x)
+    dual = Parameterisation("dual", prior_std=0.7).prepare(conditioning, x)
+    assert joint.extra is not None
+    assert dual.extra is not None
+    torch.testing.assert_close(joint.seen, wiener.seen)
+    torch.testing.assert_close(joint.extra, torch.cat([dual.seen, dual.extra], 1))
+
+
 def test_probes_show_what_is_unknown() -> None:
     """Under a pixel mask the flat probe is the relative standard deviation of each pixel."""
     mask = torch.rand(6, 8, generator=torch.Generator().manual_seed(1)) < 0.5

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from bcdm.errors import InputError
-from bcdm.operators import FourierMask, PixelMask, Root
+from bcdm.errors import InputError, ShapeError
+from bcdm.operators import FourierMask, Identity, PixelMask, Root
 from bcdm.operators.families import Blocks, Blurs, Family, Holes, KSpace, draw_operators
 from bcdm.operators.patterns import (
     draw_box,
@@ -101,7 +101,29 @@ def test_problems_are_functions_of_the_counter() -> None:
     assert float(many.mean()) == pytest.approx(np.log(0.001) / 2, abs=0.1)
 
 
+def test_one_operator_serves_many_samples_and_no_batch_is_half_filled() -> None:
+    problems = DrawnProblems(ALL, SIZE, (0.01, 0.1), seed=3)
+    x = torch.randn(4, 1, *SIZE, generator=torch.Generator().manual_seed(0))
+    one, _ = problems.draw([9])
+    torch.testing.assert_close(
+        one.forward(x), torch.cat([one.forward(part) for part in x.split(1)])
+    )
+    three, _ = problems.draw([7, 8, 9])
+    with pytest.raises(ShapeError, match="3 samples"):
+        three.forward(x)
+
+
 def test_errors() -> None:
+    with pytest.raises(InputError, match="divide"):
+        DrawnProblems((Blocks((3,)),), SIZE, (0.01, 0.1), seed=0)
+    with pytest.raises(InputError, match="lines"):
+        DrawnProblems((KSpace((2.0, 30.0)),), SIZE, (0.01, 0.1), seed=0)
+    with pytest.raises(InputError, match="noise_std"):
+        DrawnProblems(ALL, SIZE, (0.2, 0.1), seed=0)
+    with pytest.raises(InputError, match="exactly one"):
+        Root((Identity(), Identity()), (torch.tensor([0]), torch.tensor([2])))
+    with pytest.raises(InputError, match="spokes"):
+        draw_radial(SIZE, 1.2, seed=0)
     with pytest.raises(InputError, match="acceleration"):
         KSpace((0.5, 3.0))
     with pytest.raises(InputError, match="points, lines and radial"):

@@ -33,7 +33,7 @@ from bcdm.measurement import Measurement
 from bcdm.problems import OneProblem
 from bcdm.report.panels import draw_panels
 
-__all__ = ["Options", "run"]
+__all__ = ["Options", "choose_problem", "run"]
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 REQUIRED = {
@@ -110,7 +110,7 @@ def run(
     """Evaluates and returns the records."""
     model = load(name)
     source, chosen = _choose(model, options)
-    problem = _choose_problem(model, options)
+    problem = choose_problem(model, options)
     scores, samples, truths, references = _Scores(), [], [], []
     lpips = _open_lpips(options.lpips, options.data)
     starts = range(0, len(chosen), options.batch)
@@ -147,7 +147,8 @@ def _choose(model: Model, options: Options) -> tuple[ImageSource, list[int]]:
     return subset, np.linspace(0, len(subset) - 1, count).round().astype(int).tolist()
 
 
-def _choose_problem(model: Model, options: Options) -> OneProblem:
+def choose_problem(model: Model, options: Options) -> OneProblem:
+    """What the options measure with: the model's own problem where they say nothing."""
     noise_std = model.noise_std if options.noise_std is None else options.noise_std
     if options.operator is None:
         return OneProblem(model.operator, noise_std)

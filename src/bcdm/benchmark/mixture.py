@@ -24,7 +24,15 @@ from bcdm.measurement import Measurement
 from bcdm.methods import DMPS, DPS, ExactDenoiser, ExactPosterior, GaussianMixture, Method, PiGDM
 from bcdm.operators import Dense
 
-__all__ = ["Instance", "load_instances", "make_instances", "make_prior", "run"]
+__all__ = [
+    "Instance",
+    "draw_exact",
+    "load_instances",
+    "make_instances",
+    "make_prior",
+    "measure",
+    "run",
+]
 
 SCALE = float(np.sqrt(128 + 1))  # standard deviation of each coordinate of the prior
 CASES = ((8, 1), (8, 2), (8, 4), (80, 1), (80, 2), (80, 4))
@@ -144,14 +152,7 @@ def _run_case(
     scored, tuning = instances[:-TUNING], instances[-TUNING:]
     if smoke:
         scored, tuning = scored[:4], tuning[:1]
-    exact = [bench.prior.condition(one.measurement) for one in scored]
-    # Every instance has seeds of its own: with shared ones the floor's error would not average out.
-    targets = [posterior.sample(EXACT, seed=1000 + k) for k, posterior in enumerate(exact)]
-    floor = np.array([
-        np.mean([_distance(posterior.sample(SAMPLES, seed=2000 + 100 * r + k), target)
-                 for r in range(REPEATS)])
-        for k, (posterior, target) in enumerate(zip(exact, targets, strict=True))
-    ])  # fmt: skip
+    targets, floor = draw_exact(bench.prior, scored)
     rows: list[Record] = []
     best = np.inf
 
@@ -212,7 +213,7 @@ class _Bench:
         bound = [method.condition(one.measurement) for one in instances]
         return np.array([
             np.mean([
-                _distance(sample(denoiser, sampler, steps=calls, seed=100 * r + k,
+                measure(sample(denoiser, sampler, steps=calls, seed=100 * r + k,
                                  indices=range(samples), progress=False), target)
                 for r in range(repeats)
             ])
@@ -241,7 +242,23 @@ class _Bench:
         return min(product(SCHEDULES, SOLVERS, weights), key=cost)
 
 
-def _distance(drawn: Tensor, target: Tensor) -> float:
+def draw_exact(
+    prior: GaussianMixture, instances: list[Instance]
+) -> tuple[list[Tensor], np.ndarray]:
+    """Exact samples of each instance, and the distance that other exact samples keep from them."""
+    exact = [prior.condition(one.measurement) for one in instances]
+    # Every instance has seeds of its own: with shared ones the floor's error would not average out.
+    targets = [posterior.sample(EXACT, seed=1000 + k) for k, posterior in enumerate(exact)]
+    floor = np.array([
+        np.mean([measure(posterior.sample(SAMPLES, seed=2000 + 100 * r + k), target)
+                 for r in range(REPEATS)])
+        for k, (posterior, target) in enumerate(zip(exact, targets, strict=True))
+    ])  # fmt: skip
+    return targets, floor
+
+
+def measure(drawn: Tensor, target: Tensor) -> float:
+    """Sliced W1 in the original units."""
     # A guided chain may diverge; infinity keeps it out of every choice and comparison.
     if not bool(drawn.isfinite().all()):
         return float("inf")

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bcdm.benchmark import evaluate
 from bcdm.benchmark.records import Record
+from bcdm.config import load_config
 from bcdm.errors import InputError
 from bcdm.training import run as training
 
@@ -30,10 +31,10 @@ class Variant(_Model):
 
 
 class Evaluation(_Model):
-    """Options of `bcdm evaluate`, by their Python names."""
+    """A name, and the options of `bcdm evaluate`."""
 
     name: str
-    options: dict[str, Any] = {}
+    options: evaluate.Options = evaluate.Options()
 
 
 class Study(_Model):
@@ -79,7 +80,23 @@ def run(
     study = load_study(path)
     if unknown := set(only) - set(study.variants):
         raise InputError(f"no variant {unknown}: there are {list(study.variants)}")
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    try:
+        return _run(study, path, data, out, command, only, report)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _run(
+    study: Study,
+    path: Path,
+    data: Path | None,
+    out: Path,
+    command: str,
+    only: Sequence[str],
+    report: Callable[[str], None],
+) -> list[Record]:
     records: list[Record] = []
     curves: dict[str, list[tuple[float, float]]] = {}
     for name, variant in study.variants.items():
@@ -106,12 +123,15 @@ def _train(
 ) -> float:
     """Trains for the study's time; returns the seconds of a step that this came from."""
     timed = folder / "time.json"
+    asked = {"settings": load_config(base, changes).model_dump(mode="json"),
+             "minutes": study.minutes}  # fmt: skip
     if not timed.exists():
         seconds = training.time_step(base, changes, data)
         folder.mkdir(parents=True, exist_ok=True)
         steps = max(1, round(60 * study.minutes / seconds))
-        timed.write_text(json.dumps({"seconds": seconds, "steps": steps}))
+        _write(timed, {"seconds": seconds, "steps": steps} | asked)
     known = json.loads(timed.read_text())
+    _expect(asked, {name: known[name] for name in asked}, timed)
     report(f"{folder.name}: {known['steps']} steps of {known['seconds']:.2f} s")
     each = max(1, known["steps"] // 8)
     changes = [*changes, f"training.steps={known['steps']}", f"training.validate_every={each}"]
@@ -131,13 +151,28 @@ def _evaluate(
 ) -> list[Record]:
     """Records of one network on one evaluation; kept in a file, so that a restart goes on."""
     stored = folder / f"{one.name}.json"
+    asked = json.loads(one.model_dump_json())
     if not stored.exists():
-        options = evaluate.Options(data=data, **one.options)
+        options = replace(one.options, data=data)
         rows = evaluate.run(str(folder / "model"), options, command, report=report)
         case = {"variant": variant, "training seed": seed, "evaluation": one.name}
         rows = [replace(row, case=case | row.case) for row in rows]
-        stored.write_text(json.dumps([_to_plain(row) for row in rows]))
-    return [Record(**row) for row in json.loads(stored.read_text())]
+        _write(stored, {"asked": asked, "rows": [_to_plain(row) for row in rows]})
+    known = json.loads(stored.read_text())
+    _expect(asked, known["asked"], stored)
+    return [Record(**row) for row in known["rows"]]
+
+
+def _expect(asked: object, found: object, path: Path) -> None:
+    """Results of other settings are never passed off as those asked for."""
+    if asked != found:
+        raise InputError(f"{path} is of other settings: remove its folder, or take another --out")
+
+
+def _write(path: Path, content: object) -> None:
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(content))
+    partial.replace(path)
 
 
 def _to_plain(record: Record) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def sample(
         steps: Number of noise levels; the sampler's `calls` tells the network calls.
         seed: Together with the index it fixes all noise of a sample.
         indices: Which samples to draw, e.g. `range(64)`.
-        grid: Log-SNR of the levels, increasing; uniform over the schedule's range when left out.
+        grid: Log-SNR of the levels, increasing; that of the schedule when left out.
         batch_size: Draw in batches of exactly this size. The last batch is filled up and cut, so
             that a sample is the same to the bit whatever samples are drawn with it. For denoisers
             of one measurement; with several bound, draw one sample of each at a time.

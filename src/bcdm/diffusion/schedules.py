@@ -38,9 +38,10 @@ class Schedule(ABC):
     """A family of noise levels by log-SNR, its range, and the time that runs over it.
 
     Args:
-        spread: About the standard deviation of what is not known of the images. Where it drowns in
-            the noise there is nothing to decide, and grids cross that part in their first step.
-            None: grids are uniform over the whole range.
+        spread: The standard deviation of the images along their most uncertain direction (a hole's
+            brightness, not a pixel's). Where even that drowns in the noise there is nothing to
+            decide, and grids cross those levels in their first step. None: grids are uniform over
+            the whole range.
     """
 
     spread: float | None = field(default=None, kw_only=True)
@@ -67,14 +68,17 @@ class Schedule(ABC):
         """The time at a log-SNR: the inverse of `log_snr`."""
 
     def grid(self, steps: int) -> Tensor:
-        """`steps` levels, uniform in log-SNR, from noise to nearly clean (float64)."""
+        """`steps` levels from noise to nearly clean, uniform in log-SNR but for `spread`."""
         if steps < 1:
             raise InputError(f"a sampler needs at least one step, got {steps}")
         low, high = self.log_snr_range
         if self.spread is None or steps < 3:
             return torch.linspace(low, high, steps, dtype=torch.float64)
         first = torch.tensor([low], dtype=torch.float64)
-        start = max(low + (high - low) / steps, log(_FAINT / self.spread**2))
+        if self.spread <= 0:
+            raise InputError(f"spread must be > 0, got {self.spread}")
+        even = (high - low) / (steps - 1)
+        start = min(max(low + even, log(_FAINT / self.spread**2)), high - even)
         return torch.cat([first, torch.linspace(start, high, steps - 1, dtype=torch.float64)])
 
     def time_grid(self, steps: int) -> Tensor:

@@ -42,7 +42,9 @@ class Parameterisation:
     Args:
         statistic: The input. "whitened" is the paper's $\hat x_t$; "pivot" is $M_t^{-1} r_t$,
             scaled to unit size where nothing is measured; "wiener" is the linear estimate $w$;
-            "dual" is no statistic but both parts side by side, $x_t$ and $A^\top y$.
+            "normalised" is $\hat x_t$ scaled to unit size in every direction under a white prior;
+            "dual" is no statistic but both parts side by side, $x_t$ and $A^\top y$; "joint" is
+            $w$ and both parts.
         output: "image" is the paper's: the network gives $x_d$ and data consistency follows, each
             iteration. "residual" is $w + C f$ with $C = \sigma (\sigma^2 / s^2 + M_t)^{-1/2}$, the
             standard deviation that a white prior leaves after $x_t$ and $y$: what is known well is
@@ -54,7 +56,7 @@ class Parameterisation:
             the operator and its noise leave unknown, where one network serves many of them.
     """
 
-    statistic: Literal["whitened", "pivot", "wiener", "dual"] = "wiener"
+    statistic: Literal["whitened", "pivot", "wiener", "normalised", "dual", "joint"] = "wiener"
     output: Literal["image", "residual", "denoised"] = "residual"
     weight: float = 0.01
     prior_std: float = 0.5
@@ -73,7 +75,7 @@ class Parameterisation:
     @property
     def extra_images(self) -> int:
         """How many images beside `seen` the network sees."""
-        return int(self.statistic == "dual")
+        return {"dual": 1, "joint": 2}.get(self.statistic, 0)
 
     @property
     def extra_channels(self) -> int:
@@ -83,7 +85,7 @@ class Parameterisation:
     def prepare(self, conditioning: Conditioning, x_t: Tensor) -> Prepared:
         """What the network is given."""
         wiener = None
-        if self.statistic == "wiener" or self.output == "residual":
+        if self.statistic in ("wiener", "joint") or self.output == "residual":
             wiener = conditioning.wiener_statistic(x_t, self.prior_std) / self.prior_std
         seen = self._choose_input(conditioning, x_t, wiener)
         extra = self._gather(conditioning, x_t)
@@ -99,24 +101,29 @@ class Parameterisation:
                 seen, lambda f: start + self._spread(conditioning, f), self.prior_std, extra
             )
         alpha, sigma = conditioning.level
-        size = self.prior_std**2 * alpha**2 + sigma**2
-        skip, scale = fit(x_t, self.prior_std * alpha / size, sigma / size.sqrt())
+        size = self._size(conditioning.level)
+        skip, scale = fit(x_t, self.prior_std * alpha / size**2, sigma / size)
         return Prepared(seen, lambda f: skip * x_t + scale * f, self.prior_std, extra)
 
     def scale(self, level: NoiseLevel) -> Tensor:
         r"""$s \sigma (s^2 \alpha^2 + \sigma^2)^{-1/2}$: what $x_t$ alone leaves unknown."""
-        alpha, sigma = level
-        return self.prior_std * sigma / (self.prior_std**2 * alpha**2 + sigma**2).sqrt()
+        return self.prior_std * level.sigma / self._size(level)
+
+    def _size(self, level: NoiseLevel) -> Tensor:
+        """The standard deviation of a pixel of x_t."""
+        return (self.prior_std**2 * level.alpha**2 + level.sigma**2).sqrt()
 
     def _choose_input(
         self, conditioning: Conditioning, x_t: Tensor, wiener: Tensor | None
     ) -> Tensor:
-        alpha, sigma = conditioning.level
-        size = (self.prior_std**2 * alpha**2 + sigma**2).sqrt()
+        size = self._size(conditioning.level)
         if self.statistic == "whitened":
             return conditioning.whitened_statistic(x_t)
         if self.statistic == "pivot":
-            return fit(x_t, alpha / size)[0] * conditioning.pivot(x_t)
+            return fit(x_t, conditioning.level.alpha / size)[0] * conditioning.pivot(x_t)
+        if self.statistic == "normalised":
+            natural = conditioning.natural_statistic(x_t)
+            return self._normalise(conditioning, natural)
         if self.statistic == "dual":
             return x_t / fit(x_t, size)[0]
         assert wiener is not None
@@ -125,16 +132,32 @@ class Parameterisation:
     def _gather(self, conditioning: Conditioning, x_t: Tensor) -> Tensor | None:
         """The extra channels, those of images first."""
         parts = []
-        if self.statistic == "dual":
+        if self.statistic == "joint":
+            parts.append(x_t / fit(x_t, self._size(conditioning.level))[0])
+        if self.statistic in ("dual", "joint"):
             parts.append(conditioning.measurement.back_projection.expand_as(x_t) / self.prior_std)
         if self.probes:
             probes = _make_probes((x_t.shape[-2], x_t.shape[-1])).to(x_t)
-            # One channel at a time, because an operator may hold an entry for each of an image's.
-            known = [self._spread(conditioning, probe.expand_as(x_t))[:, :1] for probe in probes]
             whole = fit(x_t, self.prior_std / self.scale(conditioning.level))[0]
-            parts += [whole * one for one in known]
+            for probe in probes:
+                known = whole * self._spread(conditioning, probe.expand_as(x_t))
+                # One channel for all: an operator that treats them differently shows its mean.
+                parts.append((known.real if known.is_complex() else known).mean(1, keepdim=True))
         parts = [complex_to_channels(p) if p.is_complex() else p for p in parts]
         return torch.cat(parts, 1) if parts else None
+
+    def _normalise(self, conditioning: Conditioning, natural: Tensor) -> Tensor:
+        r"""$(s^2 M_t + \sigma^2)^{-1/2} M_t^{-1/2} r_t$."""
+        alpha, sigma = conditioning.level
+        flat, steep, power, noise = fit(
+            natural, alpha**2, conditioning.gain**2, self.prior_std**2, sigma**2
+        )
+
+        def f(eigenvalue: Tensor) -> Tensor:
+            precision = flat + steep * eigenvalue
+            return ((power * precision + noise) * precision).rsqrt()
+
+        return conditioning.measurement.operator.gram_function(f, natural)
 
     def _spread(self, conditioning: Conditioning, f: Tensor) -> Tensor:
         """C f, in units of the prior's spread."""

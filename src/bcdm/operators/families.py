@@ -26,6 +26,11 @@ Range = tuple[float, float]
 class Family(ABC):
     """A set of operators with a law to draw from it."""
 
+    def check(self, size: tuple[int, int]) -> None:
+        """Refuses image sizes that some member of the family does not fit."""
+        if min(size) < 4:
+            raise InputError(f"images of {size} are too small for a family of operators")
+
     @abstractmethod
     def draw(self, size: tuple[int, int], rng: np.random.Generator) -> LinearOperator:
         """One operator for images of `size`."""
@@ -54,6 +59,13 @@ class KSpace(Family):
         _check_range("acceleration", self.acceleration, 1.0)
         if unknown := set(self.patterns) - {"points", "lines", "radial"} or not self.patterns:
             raise InputError(f"patterns are points, lines and radial, not {unknown}")
+
+    def check(self, size: tuple[int, int]) -> None:
+        """A line or two must remain, and spokes cannot fill the corners."""
+        if "lines" in self.patterns and self.acceleration[1] > size[1] / 2:
+            raise InputError(f"{size[1]} lines cannot be accelerated {self.acceleration[1]} times")
+        if "radial" in self.patterns and self.acceleration[0] < 1.4:
+            raise InputError("radial masks need an acceleration of 1.4 or more")
 
     def draw(self, size: tuple[int, int], rng: np.random.Generator) -> FourierMask:
         """A mask of a drawn pattern and acceleration."""
@@ -90,7 +102,7 @@ class Holes(Family):
     shapes: tuple[str, ...] = ("centre", "box", "strokes")
 
     def __post_init__(self) -> None:
-        _check_range("hidden", self.hidden, 0.0, 0.95)
+        _check_range("hidden", self.hidden, 0.01, 0.95)
         if unknown := set(self.shapes) - {"centre", "box", "strokes"} or not self.shapes:
             raise InputError(f"shapes are centre, box and strokes, not {unknown}")
 
@@ -154,6 +166,11 @@ class Blocks(Family):
     """Box means: super-resolution by one of some factors."""
 
     factors: tuple[int, ...] = (2, 4, 8)
+
+    def check(self, size: tuple[int, int]) -> None:
+        """Each factor must divide both sides."""
+        if not self.factors or any(f < 1 or size[0] % f or size[1] % f for f in self.factors):
+            raise InputError(f"factors {self.factors} must divide the image's sides {size}")
 
     def draw(self, size: tuple[int, int], rng: np.random.Generator) -> BlockMean:
         """A factor for both axes."""

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bcdm.errors import InputError
+from bcdm.errors import InputError, ShapeError
 from bcdm.operators.base import Coefficient, LinearOperator, Spectral
 
 __all__ = ["Root"]
@@ -39,6 +39,10 @@ class Root(LinearOperator):
             raise InputError("give the rows of each operator, or one operator")
         if not all(operator.closed_form for operator in self.operators):
             raise InputError("the root of an iterative operator is slow: use the operator itself")
+        if self.rows is not None:
+            taken = torch.cat(self.rows).sort().values
+            if not torch.equal(taken, torch.arange(len(taken), device=taken.device)):
+                raise InputError("every sample of a batch needs exactly one operator")
 
     def forward(self, x: Tensor) -> Tensor:
         r"""$(A^\top A)^{1/2} x$."""
@@ -50,8 +54,9 @@ class Root(LinearOperator):
 
     def gram_function(self, f: Spectral, x: Tensor) -> Tensor:
         """That of the operators, each on its own samples."""
-        if self.rows is None:
+        if self._is_shared(x):
             return self.operators[0].gram_function(f, x)
+        assert self.rows is not None
         out = torch.empty_like(x)
         for operator, rows in zip(self.operators, self.rows, strict=True):
             out[rows] = operator.gram_function(_restrict(f, rows, len(x)), x[rows])
@@ -59,8 +64,9 @@ class Root(LinearOperator):
 
     def solve(self, a: Coefficient, b: Coefficient, x: Tensor) -> Tensor:
         """That of the operators, each on its own samples."""
-        if self.rows is None:
+        if self._is_shared(x):
             return self.operators[0].solve(a, b, x)
+        assert self.rows is not None
         out = torch.empty_like(x)
         for operator, rows in zip(self.operators, self.rows, strict=True):
             out[rows] = operator.solve(_pick(a, rows), _pick(b, rows), x[rows])
@@ -94,6 +100,17 @@ class Root(LinearOperator):
     def to(self, target: torch.dtype | torch.device | str) -> "Root":
         """A copy on another device or in another precision."""
         return Root(tuple(operator.to(target) for operator in self.operators), self.rows)
+
+    def _is_shared(self, x: Tensor) -> bool:
+        """Whether one operator serves all of `x`; refuses a batch of another size."""
+        if self.rows is None or self.batch == 1:
+            return True
+        if len(x) != self.batch:
+            raise ShapeError(
+                f"the operators are for {self.batch} samples but the batch holds {len(x)}: use "
+                "measurement.repeat for several samples of each"
+            )
+        return False
 
     def _fields(self) -> dict[str, Any]:
         raise InputError("Root is made of other operators: store those")

@@ -97,8 +97,6 @@ class Objective(nn.Module):
         alpha, sigma = fit(x_0, *level)
         x_t = alpha * x_0 + sigma * noise.normal(image, step=_DIFFUSION)
         operator, noise_std = self.problems.draw(counters.tolist())
-        if x_0.device.type != "cpu":
-            operator = operator.to(x_0.device)
         clean = operator.forward(x_0)
         static = noise.normal(ImageSpec.of(clean), step=_MEASUREMENT)
         data = clean + fit(clean, noise_std)[0] * static
@@ -106,7 +104,7 @@ class Objective(nn.Module):
         return Conditioning(measurement, level), x_t
 
     def _weight(self, level: NoiseLevel) -> Tensor:
-        """The paper's plain loss for "image"; unit scale at every level for "residual"."""
+        """The paper's plain loss for "image"; unit scale at every level otherwise."""
         if self.method.parameterisation.output == "image":
             return torch.ones_like(level.sigma)
         return self.method.parameterisation.scale(level) ** -2

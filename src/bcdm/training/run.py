@@ -15,7 +15,7 @@ from bcdm.config import RunConfig, load_config, resolve_data_path
 from bcdm.data import ImageSource, assign_splits, open_images, select_split
 from bcdm.errors import InputError
 from bcdm.problems import OneProblem
-from bcdm.training.train import Processes, Trainer, open_processes
+from bcdm.training.train import Trainer, open_processes
 
 __all__ = ["plan", "run", "time_step"]
 
@@ -80,17 +80,19 @@ def time_step(path: Path, overrides: Sequence[str], data: Path | None) -> float:
     """Seconds of one training step here, by a few of them; nothing is written."""
     config = load_config(path, overrides)
     images, _ = _open_data(config, data)
-    with tempfile.TemporaryDirectory() as folder:
-        return _time_steps(Trainer(config, images, None, Path(folder), Processes()), 12)
+    with tempfile.TemporaryDirectory() as folder, open_processes() as processes:
+        return _time_steps(Trainer(config, images, None, Path(folder), processes), 12)
 
 
 def _time_steps(trainer: Trainer, count: int) -> float:
-    """The median time of some steps after one to warm up."""
-    batch = next(iter(trainer.make_batches(0)))
+    """The median time of some steps, reading included, after one to warm up."""
+    batches = trainer.make_batches(0)
     times = []
-    for _ in range(count + 1):
+    for number in range(count + 1):
         start = time.perf_counter()
-        trainer.advance(trainer.objective, batch.images, batch.counters)
+        batch = batches.batch(number % trainer.config.training.steps)
+        # Waits for a device to finish.
+        float(trainer.advance(trainer.objective, batch.images, batch.counters))
         times.append(time.perf_counter() - start)
     return median(times[1:])
 

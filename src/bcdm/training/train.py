@@ -80,7 +80,8 @@ class Trainer:
         self.shape = shape = tuple(self.preparation(images[0]).shape)
         method = build_method(config, shape)
         method.network.to(processes.device)
-        self.problems = build_problems(config, (shape[-2], shape[-1]))
+        problems = build_problems(config, (shape[-2], shape[-1]))
+        self.problems = problems.to(processes.device)
         levels = LevelSampling(method.schedule, **config.training.levels.model_dump())
         seed = config.training.seed
         self.objective = Objective(method, self.problems, levels, seed)

@@ -36,9 +36,7 @@ def validate(
         error = averaged.error(images, counters, level).mean()
         values[f"error at log-SNR {float(log_snr):+.0f}"] = float(error)
     operator, noise_std = objective.problems.draw(range(len(images)))
-    measurement = Measurement.simulate(
-        images, operator.to(images.device), noise_std, seed=objective.seed
-    )
+    measurement = Measurement.simulate(images, operator, noise_std, seed=objective.seed)
     mean = posterior_mean(method.condition(measurement), count=len(images))
     values["psnr"] = float(psnr(mean, images, data_range=2.0).mean())
     _write_picture(folder / "validation.png", [images, measurement.back_projection, mean])

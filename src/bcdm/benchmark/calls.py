@@ -1,0 +1,99 @@
+"""How many network calls a sample needs: quality and calibration over calls, and what they cost."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from statistics import median
+
+import torch
+
+from bcdm.benchmark import evaluate
+from bcdm.benchmark.overhead import interleave
+from bcdm.benchmark.records import Record
+from bcdm.checkpoint import Model, load
+from bcdm.construction import build_method
+from bcdm.diffusion import Ancestral, DPMSolver, sample
+from bcdm.errors import InputError
+from bcdm.measurement import Measurement
+
+__all__ = ["run"]
+
+CALLS = (5, 10, 20, 50, 100, 500)
+FEW = 20
+KEPT = {
+    ("CRPS", "samples"),
+    ("PSNR", "sample mean"),
+    ("coverage 90%", "all pixels"),
+    ("coverage 90%", "hidden pixels"),
+    ("chi-square per degree of freedom", "single sample"),
+}
+PAPER_STEPS, PAPER_ITERATIONS = 1000, 4
+
+
+def run(
+    name: str,
+    options: evaluate.Options,
+    command: str,
+    *,
+    calls: tuple[int, ...] = CALLS,
+    report: Callable[[str], None] = print,
+) -> list[Record]:
+    """Evaluates at every number of calls, with the same images, measurements and seeds."""
+    if options.samples < 19:
+        raise InputError("90 % coverage needs 19 samples or more")
+    rows: list[Record] = []
+    for count in calls:
+        found = evaluate.run(name, replace(options, calls=count), command, report=report)
+        rows += [row for row in found if (row.name, row.case.get("estimate")) in KEPT]
+        report(f"calls: {count}")
+    record = partial(Record, command=command, seed=options.seed)
+    many_calls = max(calls)
+    if FEW in calls and FEW < many_calls:
+        for metric, estimate in (("CRPS", "samples"), ("coverage 90%", "all pixels")):
+            few, many = (
+                next(row.value for row in rows
+                     if row.name == metric and row.case["estimate"] == estimate
+                     and row.case["calls"] == count)
+                for count in (FEW, many_calls)
+            )  # fmt: skip
+            assert few is not None
+            assert many is not None
+            case: dict[str, object] = {"metric": metric, "few": FEW, "many": many_calls}
+            change = abs(few / many - 1)
+            rows.append(record("change from many calls", case, change, required="<= 0.02"))
+    rows.append(_compare_cost(load(name), options, record))
+    return rows
+
+
+def _compare_cost(
+    model: Model, options: evaluate.Options, record: Callable[..., Record], rounds: int = 7
+) -> Record:
+    """Time of one sample by the paper's recipe over that of ours, interleaved on one thread.
+
+    The recipe: the same backbone, whitened input, 4 iterations with data consistency, 1000 steps of
+    Eq. 3. Its time is that of 5 steps, times 200.
+    """
+    problem = evaluate.choose_problem(model, options)
+    x = torch.zeros(1, *model.shape)
+    measurement = Measurement.simulate(x, problem.operator, problem.noise_std, seed=0)
+    network = model.config.network.model_copy(update={"iterations": PAPER_ITERATIONS})
+    settings = model.config.parameterisation.model_copy(
+        update={"statistic": "whitened", "output": "image", "probes": False}
+    )
+    config = model.config.model_copy(update={"network": network, "parameterisation": settings})
+    paper = build_method(config, model.shape)
+    grid = model.method.schedule.time_grid(PAPER_STEPS)[:5]
+    theirs = partial(sample, paper.condition(measurement), Ancestral(), grid=grid, progress=False)
+    ours = partial(sample, model.method.condition(measurement), DPMSolver(options.churn),
+                   steps=FEW, progress=False)  # fmt: skip
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with torch.no_grad():
+        ratios = interleave(ours, {"paper": theirs}, rounds)["paper"]
+    torch.set_num_threads(threads)
+    ratio = median(ratios) * PAPER_STEPS / len(grid)
+    case: dict[str, object] = {
+        "ours": f"{FEW} calls", "paper": f"{PAPER_STEPS} steps x {PAPER_ITERATIONS} iterations",
+        "threads": 1,
+    }  # fmt: skip
+    return record("time of the paper's recipe / ours", case, ratio)
