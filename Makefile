@@ -34,3 +34,4 @@ bench:  ## every benchmark, records in benchmarks/
 	$(BIN)/bcdm benchmark moments --json benchmarks/moments.json
 	$(BIN)/bcdm benchmark overhead --json benchmarks/overhead.json
 	$(BIN)/bcdm benchmark mixture --json benchmarks/mixture.json
+	$(BIN)/bcdm benchmark learned --json benchmarks/learned.json

@@ -48,7 +48,7 @@ def run(
         report(f"calls: {count}")
     record = partial(Record, command=command, seed=options.seed)
     many_calls = max(calls)
-    if FEW in calls and FEW < many_calls:
+    if FEW in calls and many_calls > FEW:
         for metric, estimate in (("CRPS", "samples"), ("coverage 90%", "all pixels")):
             few, many = (
                 next(row.value for row in rows

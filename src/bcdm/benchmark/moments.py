@@ -143,6 +143,8 @@ def run(
             records.append(record("order of convergence", case, order, required=">= 1.8"))
     counts = (1, 2, 3, 7, 50) if smoke else range(1, 1001)
     for name, (sampler, kind) in SAMPLERS.items():
+        if isinstance(sampler, DPMSolver) and sampler.published:
+            continue  # there for comparison only
         bad = sum(not _is_finite(sampler, _grid(kind, schedule, steps)) for steps in counts)
         case = {"sampler": name, "step counts": len(counts)}
         records.append(record("step counts with NaN", case, bad, required="<= 0"))

@@ -88,7 +88,8 @@ def run_chain(
 ) -> Tensor:
     """One batch from noise to image, through the levels `log_snr`."""
     image = denoiser.image
-    levels = [denoiser.schedule.level(value[None]) for value in log_snr]
+    whole = denoiser.schedule.level(log_snr)
+    levels = [NoiseLevel(*pair) for pair in zip(*(part.split(1) for part in whole), strict=True)]
     x = _start(levels[0], noise.normal(image, step=0))
     memory: Memory | None = None
     for number in range(1, len(levels)):

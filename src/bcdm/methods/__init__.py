@@ -5,14 +5,18 @@ from bcdm.methods.bayesian import Bayesian, BayesianDenoiser, Parameterisation
 from bcdm.methods.denoising import Denoising
 from bcdm.methods.exact import ExactDenoiser, ExactPosterior, GaussianMixture
 from bcdm.methods.guidance import DMPS, DPS, PiGDM, PostConditioned
+from bcdm.methods.restoration import DDRM, MMPS, DiffPIR, Renewal
 
 __all__ = [
+    "DDRM",
     "DMPS",
     "DPS",
+    "MMPS",
     "Bayesian",
     "BayesianDenoiser",
     "BoundDenoiser",
     "Denoising",
+    "DiffPIR",
     "ExactDenoiser",
     "ExactPosterior",
     "GaussianMixture",
@@ -20,4 +24,5 @@ __all__ = [
     "Parameterisation",
     "PiGDM",
     "PostConditioned",
+    "Renewal",
 ]

@@ -1,0 +1,131 @@
+"""DDRM, DiffPIR and MMPS, each pinned to its published update."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from bcdm.diffusion import VE, VP, Schedule, Step, sample
+from bcdm.errors import InputError
+from bcdm.measurement import Measurement
+from bcdm.methods import (
+    DDRM,
+    MMPS,
+    DiffPIR,
+    ExactDenoiser,
+    ExactPosterior,
+    GaussianMixture,
+    Renewal,
+)
+from bcdm.operators import BlockMean, Dense, LinearOperator, to_matrix
+
+SHAPE = (1, 2, 4)
+
+
+def normal(*shape: int, seed: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def gaussian() -> GaussianMixture:
+    root = normal(8, 8, seed=1) / 3
+    covariance = root @ root.mT + 0.1 * torch.eye(8).double()
+    return GaussianMixture.gaussian(normal(8, seed=2), covariance, SHAPE)
+
+
+SCHEDULES = pytest.mark.parametrize("schedule", [VP(), VE()], ids=["VP", "VE"])
+OPERATORS = pytest.mark.parametrize(
+    "operator", [Dense(normal(3, 8, seed=3), SHAPE), BlockMean((2, 2))], ids=["dense", "block"]
+)
+
+
+def problem(operator: LinearOperator, schedule: Schedule) -> tuple[ExactDenoiser, Measurement]:
+    measurement = Measurement.simulate(gaussian().sample(1, seed=4), operator, 0.2, seed=5)
+    return ExactDenoiser(gaussian(), schedule), measurement
+
+
+@SCHEDULES
+@OPERATORS
+def test_mmps_is_exact_for_a_gaussian(operator: LinearOperator, schedule: Schedule) -> None:
+    denoiser, measurement = problem(operator, schedule)
+    guided = MMPS(denoiser, iterations=8).condition(measurement)
+    exact = ExactPosterior(gaussian(), schedule).condition(measurement)
+    for log_snr in (-4.0, 0.0, 4.0):
+        level = schedule.level(torch.tensor([log_snr]).double())
+        x_t = normal(3, *SHAPE, seed=6)
+        torch.testing.assert_close(guided(x_t, level), exact(x_t, level), rtol=1e-6, atol=1e-6)
+    one = MMPS(denoiser, iterations=1).condition(measurement)
+    assert not torch.allclose(one(x_t, level), exact(x_t, level), atol=1e-6)
+
+
+@SCHEDULES
+@OPERATORS
+def test_diffpir_is_the_published_update(operator: LinearOperator, schedule: Schedule) -> None:
+    """The proximal point by a dense solve, then the mixture of old and new noise."""
+    denoiser, measurement = problem(operator, schedule)
+    guided = DiffPIR(denoiser, weight=3.0).condition(measurement)
+    t, s = (schedule.level(torch.tensor([value]).double()) for value in (0.5, 1.5))
+    x_t, noise = normal(1, *SHAPE, seed=6), normal(1, *SHAPE, seed=7)
+    matrix = to_matrix(operator, SHAPE, torch.float64)
+    rho = 3.0 * 0.2**2 / (t.sigma / t.alpha) ** 2
+    right = matrix.mT @ measurement.y.flatten() + rho * denoiser(x_t, t).flatten()
+    clean = torch.linalg.solve(matrix.mT @ matrix + rho * torch.eye(8), right).reshape(x_t.shape)
+    torch.testing.assert_close(guided(x_t, t), clean)
+    old = (x_t - t.alpha * clean) / t.sigma
+    published = s.alpha * clean + s.sigma * (0.6**0.5 * old + 0.4**0.5 * noise)
+    got, _ = Renewal(0.4).advance(guided, x_t, Step(t, s, lambda _: noise))
+    torch.testing.assert_close(got, published)
+
+
+@SCHEDULES
+@OPERATORS
+@pytest.mark.parametrize("log_snr", [-2.0, 2.0, 6.0])
+def test_ddrm_is_the_published_update(
+    operator: LinearOperator, schedule: Schedule, log_snr: float
+) -> None:
+    """Written out over the singular vectors; the levels meet weak, strong and hidden ones."""
+    denoiser, measurement = problem(operator, schedule)
+    t, s = (schedule.level(torch.tensor([v]).double()) for v in (log_snr, log_snr + 0.7))
+    x_t, noise = normal(1, *SHAPE, seed=6), normal(1, *SHAPE, seed=7)
+    left, singular, right = torch.linalg.svd(to_matrix(operator, SHAPE, torch.float64))
+    singular = torch.cat([singular, torch.zeros(8 - len(singular)).double()])
+    mean = right @ denoiser(x_t, t).flatten()
+    here, fresh = right @ (x_t / t.alpha).flatten(), right @ noise.flatten()
+    rotated = torch.zeros(8).double()
+    rotated[: len(left)] = left.mT @ measurement.y.flatten()
+    before, after = float(t.sigma / t.alpha), float(s.sigma / s.alpha)
+    eta, eta_b, std, expected = 0.85, 0.9, 0.2, []
+    for m, x, y, n, value in zip(mean, here, rotated, fresh, singular, strict=True):
+        if value < 1e-9:
+            expected.append(m + (1 - eta**2) ** 0.5 * after * (x - m) / before + eta * after * n)
+        elif after < std / value:
+            pulled = (1 - eta**2) ** 0.5 * after * (y / value - m) / (std / value)
+            expected.append(m + pulled + eta * after * n)
+        else:
+            size = (after**2 - eta_b**2 * std**2 / value**2) ** 0.5
+            expected.append((1 - eta_b) * m + eta_b * y / value + size * n)
+    published = s.alpha * (right.mT @ torch.stack(expected)).reshape(x_t.shape)
+    sampler = DDRM(measurement, eta, eta_b)
+    got, _ = sampler.advance(denoiser, x_t, Step(t, s, lambda _: noise))
+    torch.testing.assert_close(got, published)
+
+
+def test_chains_end_near_the_data() -> None:
+    operator = BlockMean((2, 2))
+    denoiser, measurement = problem(operator, VP())
+    unconditional = measurement.y - operator.forward(gaussian().sample(500, seed=9))
+    for prior, sampler in (
+        (denoiser, DDRM(measurement)),
+        (DiffPIR(denoiser).condition(measurement), Renewal()),
+    ):
+        drawn = sample(prior, sampler, steps=50, indices=range(50), progress=False)
+        away = measurement.y - operator.forward(drawn)
+        assert float(away.square().mean()) < 0.2 * float(unconditional.square().mean())
+
+
+def test_errors() -> None:
+    denoiser, _ = problem(BlockMean((2, 2)), VP())
+    with pytest.raises(InputError, match="iterations"):
+        MMPS(denoiser, 0)
+    with pytest.raises(InputError, match="weight"):
+        DiffPIR(denoiser, 0.0)
+    with pytest.raises(InputError, match="renewed"):
+        Renewal(1.5)
