@@ -22,7 +22,7 @@ from bcdm.errors import InputError
 from bcdm.familiarity import Familiarity, UnfamiliarWarning
 from bcdm.measurement import Measurement
 from bcdm.methods import Bayesian, BayesianDenoiser
-from bcdm.operators import LinearOperator
+from bcdm.operators import LinearOperator, PixelMask
 from bcdm.problems import OneProblem
 
 __all__ = [
@@ -90,6 +90,12 @@ class Model:
         if isinstance(problems, OneProblem):
             return None
         return Familiarity(problems, self.config.parameterisation.prior_std)
+
+    @property
+    def prior(self) -> BayesianDenoiser:
+        """The unconditional denoiser: nothing is measured. Guided methods take it."""
+        nothing = PixelMask(torch.zeros(self.shape[-2:], dtype=torch.bool))
+        return self.method.condition(Measurement(torch.zeros(1, *self.shape), nothing, 1.0))
 
     def condition(self, measurement: Measurement) -> BayesianDenoiser:
         """Binds measurements: the posterior of the images behind them.

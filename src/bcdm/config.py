@@ -85,6 +85,12 @@ class IdentityConfig(_Model):
     kind: Literal["identity"]
 
 
+class NothingConfig(_Model):
+    """No measurement at all: an unconditional model."""
+
+    kind: Literal["nothing"]
+
+
 class KSpaceFamilyConfig(_Model):
     """k-space masks; see operators/families.py."""
 
@@ -130,7 +136,12 @@ class FamilyConfig(_Model):
 
 
 SingleOperatorConfig = (
-    FourierMaskConfig | PixelMaskConfig | BlockMeanConfig | BlurConfig | IdentityConfig
+    FourierMaskConfig
+    | PixelMaskConfig
+    | BlockMeanConfig
+    | BlurConfig
+    | IdentityConfig
+    | NothingConfig
 )
 OperatorConfig = Annotated[SingleOperatorConfig | FamilyConfig, Field(discriminator="kind")]
 

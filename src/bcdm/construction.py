@@ -79,6 +79,8 @@ def build_operator(config: settings.SingleOperatorConfig, size: tuple[int, int])
         return BlockMean(config.factor, config.scaling)
     if isinstance(config, settings.BlurConfig):
         return CircularBlur(draw_gaussian_kernel(config.std), size)
+    if isinstance(config, settings.NothingConfig):
+        return PixelMask(torch.zeros(size, dtype=torch.bool))
     return Identity()
 
 

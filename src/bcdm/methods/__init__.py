@@ -2,6 +2,7 @@
 
 from bcdm.methods.base import BoundDenoiser, Method
 from bcdm.methods.bayesian import Bayesian, BayesianDenoiser, Parameterisation
+from bcdm.methods.classical import LeastSquares, PointEstimate, TotalVariation, Wiener
 from bcdm.methods.denoising import Denoising
 from bcdm.methods.exact import ExactDenoiser, ExactPosterior, GaussianMixture
 from bcdm.methods.guidance import DMPS, DPS, PiGDM, PostConditioned
@@ -20,9 +21,13 @@ __all__ = [
     "ExactDenoiser",
     "ExactPosterior",
     "GaussianMixture",
+    "LeastSquares",
     "Method",
     "Parameterisation",
     "PiGDM",
+    "PointEstimate",
     "PostConditioned",
     "Renewal",
+    "TotalVariation",
+    "Wiener",
 ]
