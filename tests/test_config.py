@@ -97,3 +97,17 @@ def test_the_papers_network_has_two_experts() -> None:
     measurement = Measurement(torch.zeros(1, 1, 16, 16), mask, 0.1)
     drawn = sample(method.condition(measurement), DPMSolver(), steps=3, indices=range(2))
     assert drawn.shape == (2, 1, 16, 16)
+
+
+def test_nothing_measured_is_an_unconditional_model() -> None:
+    """An untrained network gives zero, so the mean is that of a white prior given x_t alone."""
+    config = parse_config(BASE | {"operator": {"kind": "nothing"},
+                                  "network": {"width": 8, "multipliers": [1, 2]}})  # fmt: skip
+    method = build_method(config, (1, 16, 16))
+    operator = build_operator(config.operator, (16, 16))  # type: ignore[arg-type]
+    prior = method.condition(Measurement(torch.zeros(1, 1, 16, 16), operator, 1.0))
+    level = prior.schedule.level(torch.tensor([1.0]).double())
+    x_t = torch.ones(3, 1, 16, 16)
+    spread = config.parameterisation.prior_std**2
+    factor = spread * level.alpha / (spread * level.alpha**2 + level.sigma**2)
+    torch.testing.assert_close(prior(x_t, level), factor.float() * x_t)
