@@ -6,8 +6,9 @@ import pytest
 import torch
 import yaml
 
+from bcdm.benchmark.study import load_study
 from bcdm.config import load_config, parse_config, resolve_data_path
-from bcdm.construction import build_method, build_operator
+from bcdm.construction import build_method, build_operator, build_problems
 from bcdm.diffusion import DPMSolver, sample
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
@@ -23,11 +24,24 @@ BASE = {
 }
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("experiments/*/*.yaml")), ids=lambda p: p.stem)
+FILES = sorted(ROOT.glob("experiments/*/*.yaml"))
+STUDIES = [path for path in FILES if "variants" in yaml.safe_load(path.read_text())]
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if p not in STUDIES], ids=lambda p: p.stem)
 def test_committed_experiments_are_valid(path: Path) -> None:
     config = load_config(path)
-    build_operator(config.operator, config.data.size or (64, 64))
+    build_problems(config, config.data.size or (64, 64))
+    build_method(config, (config.data.channels or 1, 64, 64))
     assert parse_config(yaml.safe_load(yaml.safe_dump(config.model_dump(mode="json")))) == config
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda p: p.stem)
+def test_committed_studies_are_valid(path: Path) -> None:
+    study = load_study(path)
+    for variant in study.variants.values():
+        config = load_config(path.parent / study.base, [*study.set, *variant.set])
+        build_method(config, (config.data.channels or 1, 64, 64))
 
 
 def test_overrides(tmp_path: Path) -> None:
