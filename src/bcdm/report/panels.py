@@ -47,14 +47,16 @@ def draw_panels(
             axis.set(xticks=[], yticks=[])
             if name in images:
                 picture = ((images[name][row] - low) / (high - low)).clamp(0, 1).movedim(0, -1)
-                axis.imshow(picture.squeeze(-1).numpy(), cmap="gray", vmin=0, vmax=1)
+                axis.imshow(picture.squeeze(-1).numpy(), cmap="gray", vmin=0, vmax=1,
+                            interpolation="nearest")  # fmt: skip
             else:
                 sizes = deviations[name][row].mean(0)
-                shown = axis.imshow(sizes.numpy(), cmap="magma", vmin=0, vmax=top)
+                shown = axis.imshow(sizes.numpy(), cmap="magma", vmin=0, vmax=top,
+                                    interpolation="nearest")  # fmt: skip
     for row, note in enumerate(notes):
         axes[row, 0].set_ylabel(note, fontsize=7)
     bar = figure.colorbar(shown, ax=axes[:, -1], shrink=0.8, aspect=30)
     bar.ax.tick_params(labelsize=7)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=110, pil_kwargs={"optimize": True})
     plt.close(figure)
