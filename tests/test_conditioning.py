@@ -111,7 +111,7 @@ def test_corollary_1_score_of_the_conditional(operator, prior, schedule) -> None
 @EVERY_PRIOR
 @EVERY
 def test_corollary_2_statistics_are_sufficient(operator, prior, schedule) -> None:
-    """E[x_0 | x_t, y] = E[x_0 | statistic] for each of the four statistics."""
+    """E[x_0 | x_t, y] = E[x_0 | statistic] for each of the statistics."""
     prior, eye = prior(), torch.eye(SIZE).double()
     measurement = setting(prior, operator)
     A = to_matrix(operator, SHAPE, torch.float64)
@@ -123,6 +123,9 @@ def test_corollary_2_statistics_are_sufficient(operator, prior, schedule) -> Non
         values, vectors = torch.linalg.eigh(M)
         root = vectors @ values.sqrt().diag() @ vectors.mT
         wiener = torch.linalg.inv(level.sigma**2 / 0.49 * eye + M)
+        told = A.mT @ A / 0.3**2
+        spread = 0.49 * eye + 4.0 * torch.linalg.solve(told + eye / 0.49, told)
+        uneven = torch.linalg.inv(level.sigma**2 * torch.linalg.inv(spread) + M)
         # Each statistic as a measurement of x_0: its own matrix, its own noise covariance.
         table = {
             "natural": (conditioning.natural_statistic(x_t), M, level.sigma**2 * M),
@@ -132,6 +135,11 @@ def test_corollary_2_statistics_are_sufficient(operator, prior, schedule) -> Non
                 conditioning.wiener_statistic(x_t, 0.7),
                 wiener @ M,
                 level.sigma**2 * wiener @ M @ wiener,
+            ),
+            "wiener, more known": (
+                conditioning.wiener_statistic(x_t, 0.7, 2.0),
+                uneven @ M,
+                level.sigma**2 * uneven @ M @ uneven,
             ),
         }
         for name, (statistic, matrix, noise) in table.items():

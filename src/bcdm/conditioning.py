@@ -12,6 +12,7 @@ from torch import Tensor
 from bcdm.diffusion import NoiseLevel, to_score
 from bcdm.errors import DtypeError, InputError, ShapeError
 from bcdm.measurement import Measurement
+from bcdm.operators.base import Spectral
 from bcdm.tensors import fit
 
 __all__ = ["Conditioning"]
@@ -53,15 +54,47 @@ class Conditioning:
         r"""$\mu = M_t^{-1} r_t = x_0 + \sigma M_t^{-1/2} n$: unbiased, one solve, no root."""
         return self._solve(self.level.alpha**2, self.natural_statistic(x_t))
 
-    def wiener_statistic(self, x_t: Tensor, prior_std: float) -> Tensor:
-        r"""$w = (\sigma^2 / s^2 I + M_t)^{-1} r_t$, for a prior of standard deviation $s$.
+    def wiener_statistic(self, x_t: Tensor, prior_std: float, known_std: float = 0.0) -> Tensor:
+        r"""$w = (\sigma^2 s(A^\top A)^{-2} + M_t)^{-1} r_t$; $s$ is that of `wiener_precision`.
 
-        The best linear estimate of $x_0$ under a white prior, and bounded at every level.
+        The best linear estimate of $x_0$ under that prior, and bounded at every level.
         """
-        if prior_std <= 0:
-            raise InputError(f"prior_std must be > 0, got {prior_std}")
+        if prior_std <= 0 or known_std < 0:
+            raise InputError(
+                f"prior_std must be > 0 and known_std >= 0, got {prior_std} and {known_std}"
+            )
+        natural = self.natural_statistic(x_t)
+        if not known_std:
+            alpha, sigma = self.level
+            return self._solve(alpha**2 + (sigma / prior_std) ** 2, natural)
+        precision = self.wiener_precision(natural, prior_std, known_std)
+        return self.measurement.operator.gram_function(lambda a: 1 / precision(a), natural)
+
+    def wiener_precision(self, x: Tensor, prior_std: float, known_std: float = 0.0) -> Spectral:
+        r"""$\alpha^2 + k^2 a + \sigma^2 / s(a)^2$ as a function of an eigenvalue $a$ of $A^\top A$.
+
+        The prior's standard deviation $s$ may depend on the direction. Operators mostly measure
+        where images have most of their power, and what they leave out is small:
+        $s(a)^2 = s^2 + S^2 a / (a + \sigma_0^2 / s^2)$ is $s^2$ for what $y$ says nothing about
+        and $s^2 + S^2$ for what it fixes.
+
+        Args:
+            x: What the function will be applied to; it gives device, precision and batch.
+            prior_std: $s$.
+            known_std: $S$; 0 for a white prior.
+        """
         alpha, sigma = self.level
-        return self._solve(alpha**2 + (sigma / prior_std) ** 2, self.natural_statistic(x_t))
+        flat, steep, noise = fit(x, alpha**2, self.gain**2, sigma**2)
+        unknown, known = prior_std**2, known_std**2
+        if not known:
+            return lambda a: flat + noise / unknown + steep * a
+
+        def precision(a: Tensor) -> Tensor:
+            told = steep * a
+            both = told + noise / unknown
+            return flat + told + noise * both / (unknown * both + known * told)
+
+        return precision
 
     def data_consistency(self, x_d: Tensor, natural: Tensor, weight: float) -> Tensor:
         r"""Pulls a denoised image to the data (paper, Eq. 13).

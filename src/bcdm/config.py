@@ -173,6 +173,8 @@ class ParameterisationConfig(_Model):
     output: Literal["image", "residual", "denoised"] = "residual"
     weight: float = 0.01
     prior_std: float = 0.5
+    known_std: float = 0.0
+    model_std: float = 0.0
     probes: bool = False
 
 

@@ -117,6 +117,42 @@ def test_wiener_is_the_exact_mean_of_a_white_prior() -> None:
         )
 
 
+def test_more_power_in_what_is_known() -> None:
+    """The same for a prior of more power in the measured directions: exact for that prior."""
+    mask = torch.rand(64, generator=torch.Generator().manual_seed(0)) < 0.4
+    power = 0.25 + 4.0 * mask * (0.25 / (0.25 + 0.01))
+    prior = GaussianMixture.gaussian(torch.zeros(64), power.diag(), (1, 8, 8))
+    network = UnrolledNetwork(NCSNpp(NCSNppConfig(width=4, multipliers=(1, 2))), 1)
+    parameterisation = Parameterisation(prior_std=0.5, known_std=2.0)
+    method = Bayesian(network, VP(), parameterisation)
+    operator = PixelMask(mask.reshape(8, 8))
+    measurement = Measurement.simulate(prior.sample(2, seed=1), operator, 0.1, seed=2)
+    for k, posterior in enumerate(measurement.select(torch.tensor([i])) for i in range(2)):
+        x_t, level = normal(1, 1, 8, 8, seed=k), VP().level(torch.tensor([0.7]).double())
+        exact = prior.condition(posterior)
+        estimate = method.condition(posterior)(x_t, level)
+        torch.testing.assert_close(estimate, exact.denoise(x_t, level), rtol=1e-4, atol=1e-4)
+        linear = parameterisation.estimate_linearly(posterior)
+        torch.testing.assert_close(linear, exact.mean[None], rtol=1e-4, atol=1e-4)
+
+
+def test_what_is_measured_well_is_kept() -> None:
+    """With a model error, the estimate is data consistency of the network's image with w."""
+    x, f = normal(2, 1, 8, 8, seed=0).double(), normal(2, 1, 8, 8, seed=1).double()
+    mask = torch.rand(8, 8, generator=torch.Generator().manual_seed(0)) < 0.4
+    operator = FourierMask(mask, real=True)
+    conditioning = Conditioning(
+        Measurement.simulate(x, operator, 0.1, seed=2),
+        VP().level(torch.tensor([-1.0, 2.0]).double()),
+    )
+    trusting = Parameterisation(prior_std=0.5, known_std=2.0).prepare(conditioning, x)
+    careful = Parameterisation(prior_std=0.5, known_std=2.0, model_std=0.2)
+    image, linear = trusting.project(f), trusting.project(torch.zeros_like(f))
+    gram = operator.gram_function(lambda a: a, linear)
+    both = operator.solve(1 / 0.2**2, 1 / 0.1**2, image / 0.2**2 + gram / 0.1**2)
+    torch.testing.assert_close(careful.prepare(conditioning, x).project(f), both)
+
+
 def test_paper_form_ends_in_data_consistency() -> None:
     """x_hat in, four passes of backbone and data consistency out (paper, Sec. 4)."""
     backbone = NCSNpp(NCSNppConfig(width=4, multipliers=(1, 2)))

@@ -163,7 +163,6 @@ def _reconstruct(
     operator, std = problem.operator, problem.noise_std
     measurement = Measurement.simulate(x, operator, std, seed=options.seed, indices=rows)
     posterior = model.condition(measurement)
-    prior_std = model.config.parameterisation.prior_std
     reduced = options.precision == "bfloat16"
     context = torch.autocast("cpu", torch.bfloat16) if reduced else contextlib.nullcontext()
     solver = DPMSolver(options.churn)
@@ -176,7 +175,7 @@ def _reconstruct(
         ])  # fmt: skip
     estimates = {
         "zero-filled": measurement.back_projection,
-        "Wiener": operator.solve((std / prior_std) ** 2, 1.0, measurement.back_projection),
+        "Wiener": model.method.parameterisation.estimate_linearly(measurement),
         "one-call mean": mean,
         "sample mean": drawn[: options.mean_samples].mean(0),
         "single sample": drawn[0],

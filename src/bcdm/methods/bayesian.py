@@ -47,11 +47,18 @@ class Parameterisation:
             $w$ and both parts.
         output: "image" is the paper's: the network gives $x_d$ and data consistency follows, each
             iteration. "residual" is $w + C f$ with $C = \sigma (\sigma^2 / s^2 + M_t)^{-1/2}$, the
-            standard deviation that a white prior leaves after $x_t$ and $y$: what is known well is
+            standard deviation that the prior leaves after $x_t$ and $y$: what is known well is
             moved little, by construction. "denoised" is the same with $y$ left out of $w$ and $C$,
             the usual preconditioning of a diffusion model: $y$ enters through the input alone.
         weight: $\lambda$ of data consistency ("image" only).
-        prior_std: $s$, the standard deviation of a pixel.
+        prior_std: $s$, the standard deviation of a pixel in what $y$ leaves unknown.
+        known_std: $S$, how much more there is in what $y$ fixes ("residual" only). A small $s$
+            alone pulls what is measured towards zero, by more than the noise of $y$ where an image
+            has its power, and the network would have to undo that to a fraction of the noise.
+        model_std: $\tau$, how far off the network itself may be ("residual" only):
+            $w + K C f$ with $K = (1 + \tau^2 A^\top A / \sigma_0^2)^{-1}$. That is the paper's data
+            consistency, the network's image being an observation of standard deviation $\tau$.
+            Where $y$ is more precise than the network, $y$ is kept; 0 believes the network.
         probes: The network also sees $C$ applied to two fixed images, a flat and a rough one: what
             the operator and its noise leave unknown, where one network serves many of them.
     """
@@ -60,6 +67,8 @@ class Parameterisation:
     output: Literal["image", "residual", "denoised"] = "residual"
     weight: float = 0.01
     prior_std: float = 0.5
+    known_std: float = 0.0
+    model_std: float = 0.0
     probes: bool = False
 
     def __post_init__(self) -> None:
@@ -69,8 +78,8 @@ class Parameterisation:
                 raise InputError(
                     f"{name} is one of {', '.join(allowed)}, not {getattr(self, name)!r}"
                 )
-        if self.weight <= 0 or self.prior_std <= 0:
-            raise InputError("weight and prior_std must be > 0")
+        if self.weight <= 0 or self.prior_std <= 0 or min(self.known_std, self.model_std) < 0:
+            raise InputError("weight and prior_std must be > 0, known_std and model_std 0 or more")
 
     @property
     def extra_images(self) -> int:
@@ -86,24 +95,36 @@ class Parameterisation:
         """What the network is given."""
         wiener = None
         if self.statistic in ("wiener", "joint") or self.output == "residual":
-            wiener = conditioning.wiener_statistic(x_t, self.prior_std) / self.prior_std
+            wiener = (
+                conditioning.wiener_statistic(x_t, self.prior_std, self.known_std) / self.prior_std
+            )
         seen = self._choose_input(conditioning, x_t, wiener)
         extra = self._gather(conditioning, x_t)
         if self.output == "image":
             natural = conditioning.natural_statistic(x_t)
-            project = partial(conditioning.data_consistency, natural=natural, weight=self.weight)
-            return Prepared(seen, project, extra=extra)
+            consist = partial(conditioning.data_consistency, natural=natural, weight=self.weight)
+            return Prepared(seen, consist, extra=extra)
         # In units of the prior's spread, so that further iterations see what the first one saw.
         if self.output == "residual":
             assert wiener is not None
             start = wiener
             return Prepared(
-                seen, lambda f: start + self._spread(conditioning, f), self.prior_std, extra
+                seen,
+                lambda f: start + self._spread(conditioning, f, self.model_std),
+                self.prior_std,
+                extra,
             )
         alpha, sigma = conditioning.level
         size = self._size(conditioning.level)
         skip, scale = fit(x_t, self.prior_std * alpha / size**2, sigma / size)
         return Prepared(seen, lambda f: skip * x_t + scale * f, self.prior_std, extra)
+
+    def estimate_linearly(self, measurement: Measurement) -> Tensor:
+        """The Wiener estimate of x_0 from y alone, under the same prior."""
+        nothing = NoiseLevel(*torch.tensor([[0.0], [1.0]], dtype=torch.float64))
+        return Conditioning(measurement, nothing).wiener_statistic(
+            torch.zeros_like(measurement.back_projection), self.prior_std, self.known_std
+        )
 
     def scale(self, level: NoiseLevel) -> Tensor:
         r"""$s \sigma (s^2 \alpha^2 + \sigma^2)^{-1/2}$: what $x_t$ alone leaves unknown."""
@@ -159,17 +180,13 @@ class Parameterisation:
 
         return conditioning.measurement.operator.gram_function(f, natural)
 
-    def _spread(self, conditioning: Conditioning, f: Tensor) -> Tensor:
-        """C f, in units of the prior's spread."""
-        alpha, sigma = conditioning.level
-        flat, steep, size = fit(
-            f,
-            alpha**2 + (sigma / self.prior_std) ** 2,
-            conditioning.gain**2,
-            sigma / self.prior_std,
-        )
+    def _spread(self, conditioning: Conditioning, f: Tensor, model_std: float = 0.0) -> Tensor:
+        """C f, or K C f, in units of the prior's spread."""
+        noise = conditioning.measurement.std
+        size, doubt = fit(f, conditioning.level.sigma / self.prior_std, (model_std / noise) ** 2)
+        precision = conditioning.wiener_precision(f, self.prior_std, self.known_std)
         operator = conditioning.measurement.operator
-        return size * operator.gram_function(lambda e: (flat + steep * e).rsqrt(), f)
+        return size * operator.gram_function(lambda a: precision(a).rsqrt() / (1 + doubt * a), f)
 
 
 @lru_cache(maxsize=8)
