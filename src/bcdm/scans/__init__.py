@@ -1,0 +1,19 @@
+"""Scans: files on disk to what they hold, and results to files in the input's own format."""
+
+from bcdm.scans.kspace import crop_kspace, remove_oversampling
+from bcdm.scans.limits import LIMIT_BYTES
+from bcdm.scans.provenance import read_provenance
+from bcdm.scans.reading import read_scan
+from bcdm.scans.scan import Results, Scan
+from bcdm.scans.writing import write_results
+
+__all__ = [
+    "LIMIT_BYTES",
+    "Results",
+    "Scan",
+    "crop_kspace",
+    "read_provenance",
+    "read_scan",
+    "remove_oversampling",
+    "write_results",
+]

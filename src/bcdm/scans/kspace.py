@@ -1,0 +1,71 @@
+"""K-space: what was sampled, and how readout oversampling is taken out of it."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bcdm.errors import InputError, ShapeError
+from bcdm.scans.scan import Scan
+
+__all__ = ["crop_kspace", "find_sampled", "remove_oversampling"]
+
+
+def find_sampled(kspace: NDArray[Any]) -> NDArray[np.bool_]:
+    """Entries (rows, columns) that were sampled: those not zero in some slice and coil.
+
+    A receiver counts in whole numbers, so that a sample may be zero by chance. Then many more have
+    a zero in their real part alone, and as many in their imaginary part; unless zeros outnumber
+    either, they are taken as samples, except where they fill a row or column.
+    """
+    sampled = np.zeros(kspace.shape[-2:], bool)
+    halves = np.zeros(2, np.int64)
+    for coils in kspace:
+        is_real, is_imaginary = coils.imag == 0, coils.real == 0
+        sampled |= ~(is_real & is_imaginary).all(0)
+        halves += (is_real & ~is_imaginary).sum(), (is_imaginary & ~is_real).sum()
+    lines = np.logical_and.outer(sampled.any(1), sampled.any(0))
+    zeros = int((lines & ~sampled).sum()) * kspace.shape[0] * kspace.shape[1]
+    return lines if zeros <= halves.min() else sampled
+
+
+def crop_kspace(kspace: NDArray[np.complex64], length: int, axis: int) -> NDArray[np.complex64]:
+    """The k-space of the image's central part: inverse transform along one axis, crop, transform.
+
+    All transforms are orthonormal, so that the image keeps its units and white noise its level.
+
+    Args:
+        kspace: Centred k-space, fully sampled along the axis.
+        length: How much of the image to keep.
+        axis: The axis to crop, such as that of the readout.
+    """
+    whole = kspace.shape[axis]
+    if not 1 <= length <= whole:
+        raise ShapeError(f"cannot crop {whole} to {length}: give a length from 1 to {whole}")
+    image = np.fft.ifft(np.fft.ifftshift(kspace, axes=axis), axis=axis, norm="ortho")
+    start = whole // 2 - length // 2
+    centred = np.fft.fftshift(image, axes=axis)
+    part = np.fft.ifftshift(np.take(centred, range(start, start + length), axis), axes=axis)
+    cropped = np.fft.fftshift(np.fft.fft(part, axis=axis, norm="ortho"), axes=axis)
+    return cropped.astype(np.complex64)
+
+
+def remove_oversampling(scan: Scan) -> Scan:
+    """Crops k-space to `scan.size` along each axis on which that is exact.
+
+    It is exact where every line along the axis was sampled wholly or not at all: along the
+    readout always, along phase encoding only without acceleration. Where it is not, the image
+    has to be made at full size and cropped to `scan.size` in the end.
+    """
+    if scan.kind != "k-space" or scan.mask is None:
+        raise InputError(f"{scan.path} holds no k-space: only k-space has oversampling")
+    data, mask = scan.data, scan.mask
+    for axis, length in zip((-2, -1), scan.size, strict=True):
+        lines = mask.any(axis)
+        if data.shape[axis] == length or not bool((mask.all(axis) == lines).all()):
+            continue
+        # Slice by slice, because a transform takes several times the memory of its input.
+        data = np.stack([crop_kspace(coils, length, axis) for coils in data])
+        mask = np.repeat(np.expand_dims(lines, axis), length, axis)
+    return replace(scan, data=data, mask=mask)

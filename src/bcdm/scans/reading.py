@@ -1,0 +1,88 @@
+"""Files on disk to scans: any file gives a scan or one line that says why not."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bcdm.scans import arrays, isolation
+from bcdm.scans.formats import Format, find_format
+from bcdm.scans.kspace import find_sampled
+from bcdm.scans.layout import shape_mask
+from bcdm.scans.limits import refusal
+from bcdm.scans.scan import Scan
+
+__all__ = ["read_provenance_text", "read_scan"]
+
+
+def read_scan(path: str | Path, mask: str | Path | None = None, key: str | None = None) -> Scan:
+    """Reads a scan from a file or folder, recognised by its content.
+
+    Nothing in the file is executed or followed to other files. Formats whose libraries may crash
+    or stall on damaged files are read in a process of their own.
+
+    Args:
+        path: A file, or the folder of a DICOM series or of zarr.
+        mask: A file with what was sampled of k-space or is known of the image, (rows, columns) or
+            (columns,): a picture, .npy or .npz, anything but zero. It overrules the scan's own.
+        key: The name of the array in a file that holds several; for a folder of several DICOM
+            series, the SeriesInstanceUID.
+
+    Raises:
+        InputError: One line that names the file and what to do.
+    """
+    path = Path(path)
+    try:
+        scan = _read(find_format(path), path, key)
+        if mask is not None:
+            rows, columns = scan.data.shape[-2:]
+            scan = replace(scan, mask=_read_mask(Path(mask), (rows, columns)))
+        return _complete(scan)
+    except MemoryError:
+        raise refusal(path, "takes more memory than there is: split it") from None
+
+
+def _read(format: Format, path: Path, key: str | None) -> Scan:
+    if not format.is_fragile:
+        return format.read(path, key)
+    scan = isolation.run("scan", format.names[0], path, key)
+    assert isinstance(scan, Scan)
+    return scan
+
+
+def _read_mask(path: Path, size: tuple[int, int]) -> NDArray[np.bool_]:
+    format = find_format(path)
+    if format.names[0] in ("npy", "npz"):
+        return shape_mask(path, arrays.read_mask_array(path), size)
+    # A mask may be a picture in colour.
+    return shape_mask(path, (_read(format, path, None).data != 0).any((0, 1)), size)
+
+
+def _complete(scan: Scan) -> Scan:
+    """Refuses numbers that are none, and finds what was sampled where no mask says so."""
+    for numbers in (*scan.data, *([] if scan.noise is None else [scan.noise])):
+        if not bool(np.isfinite(numbers).all()):
+            raise refusal(scan.path, "holds values that are not finite: replace NaN and infinity")
+    if scan.kind != "k-space":
+        return scan
+    mask = find_sampled(scan.data) if scan.mask is None else scan.mask
+    if not bool(mask.any()):
+        raise refusal(scan.path, "holds k-space of zeros alone: export it anew")
+    facts = {
+        **scan.facts,
+        "coils": scan.data.shape[1],
+        "sampled": round(float(mask.mean()), 4),
+        "acceleration": round(float(1 / mask.mean()), 2),
+    }
+    return replace(scan, mask=mask, facts=facts)
+
+
+def read_provenance_text(path: Path) -> str | None:
+    """Reads the text that results carry, from any of the formats that `write_results` writes."""
+    format = find_format(path)
+    if not format.is_fragile:
+        return format.read_provenance(path)
+    text = isolation.run("provenance", format.names[0], path, None)
+    assert not isinstance(text, Scan)
+    return text

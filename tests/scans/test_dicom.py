@@ -1,0 +1,166 @@
+"""DICOM series, made by pydicom and read back by pydicom and highdicom."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import highdicom
+import numpy as np
+import pydicom
+import pytest
+
+from bcdm.errors import InputError
+from bcdm.scans import Results, read_provenance, read_scan, write_results
+
+Makers = dict[str, Callable[..., Any]]
+Reader = Callable[..., list[dict[str, Any]]]
+
+
+def expected_slice(index: int) -> np.ndarray:
+    stored = np.random.default_rng(index).integers(0, 4096, (6, 8), dtype=np.uint16)
+    return stored * np.float32(2) - np.float32(1000)
+
+
+def frames_by_position(path: Path) -> dict[float, np.ndarray]:
+    mapped = highdicom.pm.ParametricMap.from_dataset(pydicom.dcmread(path))
+    frames = mapped.pixel_array.reshape(-1, mapped.Rows, mapped.Columns)
+    return {
+        float(groups.PlanePositionSequence[0].ImagePositionPatient[2]): pixels
+        for groups, pixels in zip(mapped.PerFrameFunctionalGroupsSequence, frames, strict=True)
+    }
+
+
+def test_journey(tmp_path: Path, makers: Makers, make_results: Callable[..., Any]) -> None:
+    path = makers["make_dicom"](tmp_path)
+    scan = read_scan(path)
+    assert np.array_equal(scan.data[:, 0], [expected_slice(index) for index in range(3)])
+    assert (scan.format, scan.kind, scan.size) == ("DICOM", "image", (6, 8))
+    facts = {"modality": "MR", "vendor": "ACME", "TR in ms": 500.0, "spacing in mm": [1.5, 2.0]}
+    assert facts.items() <= scan.facts.items()
+
+    results = make_results(scan)
+    provenance = {"model": "a model", "note": "word " * 900}
+    paths = write_results(tmp_path / "out", scan, results, provenance)
+    names = ["series_mean", "series_results.json", "series_std.dcm", "series_low.dcm"]
+    assert [out.name for out in paths] == [*names, "series_high.dcm"]
+    derived = [pydicom.dcmread(file) for file in sorted(paths[0].iterdir())]
+    for index, image in enumerate(derived):
+        rescaled = image.pixel_array * np.float32(2) - np.float32(1000)
+        assert np.array_equal(rescaled, results.mean[index, 0])
+        assert image.ImageType == ["DERIVED", "SECONDARY"]
+        assert image.ImagePositionPatient == [1.0, 2.0, 4.0 * index]
+        source = image.SourceImageSequence[0].ReferencedSOPInstanceUID
+        assert source == f"1.2.3.4.{index}"
+        assert image.SOPInstanceUID.is_valid
+        assert image.file_meta.MediaStorageSOPInstanceUID == image.SOPInstanceUID
+        assert (image.StudyInstanceUID, image.PatientID) == ("1.2.3", "nobody")
+    assert len({image.SOPInstanceUID for image in derived}) == 3
+    assert {image.SeriesInstanceUID for image in derived} != {"1.2.3.4"}
+    for name, values in results.items()[1:]:
+        frames = frames_by_position(tmp_path / "out" / f"series_{name}.dcm")
+        mapped = pydicom.dcmread(tmp_path / "out" / f"series_{name}.dcm")
+        sources = mapped.ReferencedSeriesSequence[0].ReferencedInstanceSequence
+        assert {item.ReferencedSOPInstanceUID for item in sources} == {
+            f"1.2.3.4.{index}" for index in range(3)
+        }
+        for index in range(3):
+            assert frames[4.0 * index].dtype == np.float32
+            assert np.array_equal(frames[4.0 * index], values[index, 0])
+    for out in paths:
+        assert read_provenance(out) == provenance
+    assert np.array_equal(read_scan(paths[0]).data, results.mean)
+
+
+def test_identifiers_are_functions_of_the_content(
+    tmp_path: Path, makers: Makers, make_results: Callable[..., Any]
+) -> None:
+    scan = read_scan(makers["make_dicom_file"](tmp_path))
+    results = make_results(scan)
+    other = Results(results.mean + 2, results.std, results.low, results.high, results.level)
+
+    def name(folder: str, results: Results, provenance: dict[str, int]) -> dict[str, bytes]:
+        paths = write_results(tmp_path / folder, scan, results, provenance)
+        files = [next(paths[0].iterdir()), *paths[2:]]
+        return {str(pydicom.dcmread(file).SOPInstanceUID): file.read_bytes() for file in files}
+
+    first = name("a", results, {"seed": 1})
+    assert len(first) == 4
+    assert name("b", results, {"seed": 1}) == first
+    assert not name("c", results, {"seed": 2}).keys() & first.keys()
+    assert not name("d", other, {"seed": 1}).keys() & first.keys()
+
+
+def test_means_beyond_the_number_type_are_clipped(
+    tmp_path: Path, makers: Makers, make_results: Callable[..., Any]
+) -> None:
+    scan = read_scan(makers["make_dicom_file"](tmp_path))
+    results = make_results(scan)
+    results.mean[0, 0, 0, :3] = [-5000, 1e6, 0.9]
+    image = pydicom.dcmread(next(write_results(tmp_path / "out", scan, results, {})[0].iterdir()))
+    assert image.pixel_array[0, :3].tolist() == [0, 4095, 500]
+
+
+def test_files_of_many_frames(
+    tmp_path: Path, makers: Makers, make_results: Callable[..., Any]
+) -> None:
+    """Each frame has its own position and scale, as in enhanced images."""
+    image = makers["make_slice"](0)
+    pixels = makers["draw_pixels"]((2, 6, 8), np.uint16) >> 4
+    image.NumberOfFrames, image.PixelData = 2, pixels.tobytes()
+    image.PerFrameFunctionalGroupsSequence = groups = [pydicom.Dataset(), pydicom.Dataset()]
+    for index, group in enumerate(groups):
+        place, scale = pydicom.Dataset(), pydicom.Dataset()
+        place.ImagePositionPatient = [0.0, 0.0, 7.0 * index]
+        scale.RescaleSlope, scale.RescaleIntercept = index + 1, 5
+        group.PlanePositionSequence = [place]
+        group.PixelValueTransformationSequence = [scale]
+    image.save_as(tmp_path / "a.dcm", enforce_file_format=True)
+    scan = read_scan(tmp_path / "a.dcm")
+    assert np.array_equal(scan.data[:, 0], pixels * np.array([[[1]], [[2]]]) + np.float32(5))
+
+    results = make_results(scan)
+    paths = write_results(tmp_path, scan, results, {})
+    back = pydicom.dcmread(paths[0] / "00001.dcm").pixel_array
+    assert np.array_equal(back[0], np.clip(results.mean[0, 0] - 5, 0, None))
+    frames = frames_by_position(tmp_path / "a_std.dcm")
+    assert np.array_equal(frames[7.0], results.std[1, 0])
+
+
+def test_several_series_in_a_folder_need_a_key(
+    tmp_path: Path, makers: Makers, read_many: Reader
+) -> None:
+    path = makers["make_dicom"](tmp_path)
+    makers["make_slice"](5, "1.2.3.5").save_as(path / "z", enforce_file_format=True)
+    (path / "readme.txt").write_text("not an image")
+    scan = read_scan(path, key="1.2.3.4")
+    assert len(scan.data) == 3
+    (found,) = read_many([path])
+    assert "holds 2 series: give the key of one (1.2.3.4, 1.2.3.5)" in found["line"]
+
+
+@pytest.mark.parametrize("frames", [1, 2])
+def test_stripped_files_can_be_written_too(
+    tmp_path: Path, makers: Makers, make_results: Callable[..., Any], frames: int
+) -> None:
+    image = makers["make_slice"](0)
+    for name in ("ImagePositionPatient", "ImageOrientationPatient", "PixelSpacing"):
+        delattr(image, name)
+    for name in ("FrameOfReferenceUID", "PatientID", "RescaleSlope", "SeriesNumber"):
+        delattr(image, name)
+    if frames > 1:
+        image.NumberOfFrames, image.PixelData = frames, image.PixelData * frames
+    image.save_as(tmp_path / "a.dcm", enforce_file_format=True)
+    scan = read_scan(tmp_path / "a.dcm")
+    results = make_results(scan)
+    write_results(tmp_path, scan, results, {})
+    by_position = frames_by_position(tmp_path / "a_std.dcm")
+    for index in range(frames):
+        assert np.array_equal(by_position[float(index)], results.std[index, 0])
+
+
+def test_results_do_not_go_into_the_series_itself(
+    tmp_path: Path, makers: Makers, make_results: Callable[..., Any]
+) -> None:
+    scan = read_scan(makers["make_dicom"](tmp_path))
+    with pytest.raises(InputError, match="is the input itself"):
+        write_results(scan.path, scan, make_results(scan), {})

@@ -1,0 +1,90 @@
+"""Readout oversampling: cropping k-space is cropping the image."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bcdm.errors import InputError
+from bcdm.scans import Scan, crop_kspace, read_scan, remove_oversampling
+from bcdm.scans.kspace import find_sampled
+
+
+def to_image(kspace: np.ndarray) -> np.ndarray:
+    axes = (-2, -1)
+    centred = np.fft.ifft2(np.fft.ifftshift(kspace, axes=axes), norm="ortho")
+    return np.fft.fftshift(centred, axes=axes)
+
+
+def draw(shape: tuple[int, ...]) -> np.ndarray:
+    parts = np.random.default_rng(0).normal(size=(2, *shape))
+    return (parts[0] + 1j * parts[1]).astype(np.complex64)
+
+
+@pytest.mark.parametrize(("whole", "length"), [(16, 8), (16, 7), (15, 8), (15, 7), (9, 9), (9, 1)])
+def test_crop_of_kspace_is_crop_of_the_image(whole: int, length: int) -> None:
+    kspace = draw((2, whole, 6))
+    start = whole // 2 - length // 2
+    expected = to_image(kspace)[:, start : start + length]
+    assert np.allclose(to_image(crop_kspace(kspace, length, -2)), expected, atol=1e-6)
+
+
+def test_white_noise_keeps_its_level() -> None:
+    noise = draw((4, 256, 64))
+    assert np.isclose(crop_kspace(noise, 128, 1).std(), noise.std(), rtol=0.01)  # 6 sigma
+
+
+def make_scan(mask: np.ndarray) -> Scan:
+    data = draw((2, 3, 16, 10)) * mask
+    return Scan(Path("a"), "npz", "k-space", data, mask, None, (8, 6), {})
+
+
+def test_axes_are_cropped_only_where_that_is_exact() -> None:
+    full = make_scan(np.ones((16, 10), bool))
+    cropped = remove_oversampling(full)
+    assert cropped.data.shape == (2, 3, 8, 6)
+    assert np.allclose(to_image(cropped.data), to_image(full.data)[..., 4:12, 2:8], atol=1e-6)
+    columns = np.arange(10) % 3 == 0
+    lines = remove_oversampling(make_scan(np.broadcast_to(columns, (16, 10)).copy()))
+    assert lines.data.shape == (2, 3, 8, 10)
+    assert lines.mask is not None
+    assert np.array_equal(lines.mask, np.broadcast_to(columns, (8, 10)))
+    assert not lines.data[..., ~columns].any()
+    points = np.random.default_rng(1).random((16, 10)) < 0.5
+    assert remove_oversampling(make_scan(points)).data.shape == (2, 3, 16, 10)
+
+
+def test_images_have_no_oversampling(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.ones((4, 4)))
+    with pytest.raises(InputError, match="holds no k-space"):
+        remove_oversampling(read_scan(tmp_path / "a.npy"))
+
+
+def test_what_is_zero_everywhere_was_not_sampled(tmp_path: Path) -> None:
+    kspace = draw((2, 3, 8, 6))
+    kspace[..., 2], kspace[0, 1, 4, 4] = 0, 0
+    np.save(tmp_path / "a.npy", kspace)
+    scan = read_scan(tmp_path / "a.npy")
+    assert scan.mask is not None
+    assert np.array_equal(~scan.mask, np.broadcast_to(np.arange(6) == 2, (8, 6)))
+    # One entry more, outside the column.
+    kspace[:, :, 5, 5] = 0
+    np.save(tmp_path / "a.npy", kspace)
+    scan = read_scan(tmp_path / "a.npy")
+    assert scan.mask is not None
+    assert not scan.mask[5, 5]
+    np.save(tmp_path / "a.npy", np.zeros_like(kspace))
+    with pytest.raises(InputError, match="zeros alone"):
+        read_scan(tmp_path / "a.npy")
+
+
+def test_samples_that_are_zero_by_chance_were_sampled() -> None:
+    """A receiver that counts in whole numbers gives some zeros; masks give many more."""
+    kspace = np.rint(4 * draw((1, 1, 64, 64)))
+    assert 10 < (kspace == 0).sum() < 100
+    assert find_sampled(kspace).all()
+    kspace[..., ::2] = 0
+    assert np.array_equal(find_sampled(kspace), np.broadcast_to(np.arange(64) % 2 == 1, (64, 64)))
+    points = np.random.default_rng(1).random((64, 64)) < 0.5
+    kspace = np.rint(4 * draw((1, 1, 64, 64))) * points
+    assert not find_sampled(kspace)[~points].any()

@@ -1,0 +1,107 @@
+"""NIfTI volumes, made and read back by nibabel."""
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nibabel
+import numpy as np
+import pytest
+
+from bcdm.errors import InputError
+from bcdm.scans import read_provenance, read_scan, write_results
+
+Makers = dict[str, Callable[..., Any]]
+
+
+@pytest.mark.parametrize("name", ["scan.nii.gz", "scan.nii"])
+def test_journey(
+    tmp_path: Path, makers: Makers, make_results: Callable[..., Any], name: str
+) -> None:
+    path = makers["make_nifti"](tmp_path, name)
+    source = nibabel.load(path)
+    scan = read_scan(path)
+    voxels = source.get_fdata(dtype=np.float32)
+    assert np.array_equal(scan.data[:, 0], np.moveaxis(voxels, -1, 0))
+    assert (scan.format, scan.kind, scan.size, scan.mask) == ("NIfTI", "image", (6, 8), None)
+    assert scan.facts["spacing in mm"] == [2.0, 2.5, 4.0]
+
+    results = make_results(scan)
+    paths = write_results(tmp_path / "out", scan, results, {"model": "é" * 9})
+    assert len(paths) == 8
+    for kind, values in results.items():
+        back = nibabel.load(tmp_path / "out" / f"scan_{kind}.nii.gz")
+        assert back.get_data_dtype() == np.float32
+        assert np.array_equal(back.get_fdata(dtype=np.float32), np.moveaxis(values[:, 0], 0, -1))
+        assert np.array_equal(back.affine, source.affine)
+        assert back.header.get_xyzt_units() == ("mm", "sec")
+        for code in ("sform_code", "qform_code"):
+            assert back.header[code] == source.header[code]
+        sidecar = json.loads((tmp_path / "out" / f"scan_{kind}.json").read_text())
+        assert (sidecar["Sources"], sidecar["IntervalLevel"]) == ([name], 0.9)
+    for out in paths:
+        assert read_provenance(out) == {"model": "é" * 9}
+    assert np.array_equal(read_scan(paths[0]).data, results.mean)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.float32, np.float64])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_number_types_and_byte_orders(
+    tmp_path: Path, makers: Makers, dtype: Any, order: str
+) -> None:
+    volume = makers["draw_pixels"]((5, 4, 2), dtype)
+    image = nibabel.Nifti1Image(volume, np.eye(4), nibabel.Nifti1Header(endianness=order))
+    image.set_data_dtype(np.dtype(dtype))
+    image.to_filename(tmp_path / "a.nii")
+    assert np.array_equal(
+        read_scan(tmp_path / "a.nii").data[:, 0], np.moveaxis(volume, -1, 0).astype(np.float32)
+    )
+
+
+@pytest.mark.parametrize("shape", [(5, 4), (5, 4, 1, 1)])
+def test_version_2_and_other_shapes_keep_their_shape(
+    tmp_path: Path, make_results: Callable[..., Any], shape: tuple[int, ...]
+) -> None:
+    nibabel.Nifti2Image(np.ones(shape, np.float32), np.eye(4)).to_filename(tmp_path / "a.nii.gz")
+    scan = read_scan(tmp_path / "a.nii.gz")
+    assert scan.data.shape == (1, 1, 5, 4)
+    paths = write_results(tmp_path, scan, make_results(scan), {})
+    back = nibabel.load(paths[0])
+    assert isinstance(back, nibabel.Nifti2Image)
+    assert back.shape == shape
+
+
+def test_packed_volumes_are_known_by_content_not_by_name(tmp_path: Path, makers: Makers) -> None:
+    path = makers["make_nifti"](tmp_path)
+    hidden = path.rename(tmp_path / "volume.bin")
+    assert read_scan(hidden).format == "NIfTI"
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"not a volume" * 99))
+    with pytest.raises(InputError, match="does not hold NIfTI as its name says"):
+        read_scan(tmp_path / "a.gz")
+
+
+@pytest.mark.parametrize(
+    ("volume", "words"),
+    [
+        (np.ones((4, 4, 2, 3), np.float32), "save one volume per file"),
+        (np.ones((4, 4), np.complex64), "save it as integers or floats"),
+        (np.full((4, 4), np.nan, np.float32), "not finite"),
+        (np.full((4, 4), 1e300), "not finite"),
+    ],
+)
+def test_other_volumes_are_refused(tmp_path: Path, volume: np.ndarray, words: str) -> None:
+    nibabel.Nifti1Image(volume, np.eye(4)).to_filename(tmp_path / "a.nii")
+    with pytest.raises(InputError, match=words):
+        read_scan(tmp_path / "a.nii")
+
+
+@pytest.mark.parametrize("offset", [1e9, -4.0, np.nan, np.inf, 3e38])
+def test_voxels_cannot_start_anywhere(tmp_path: Path, makers: Makers, offset: float) -> None:
+    path = makers["make_plain_nifti"](tmp_path)
+    raw = bytearray(path.read_bytes())
+    raw[108:112] = np.float32(offset).tobytes()
+    path.write_bytes(gzip.compress(bytes(raw)))
+    with pytest.raises(InputError, match=r"scan.nii .*: (save|export) it anew"):
+        read_scan(path)
