@@ -1,12 +1,14 @@
 """Figures of reconstructions on a shared scale."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["draw_panels"]
+__all__ = ["draw_comparison", "draw_panels"]
 
 
 def draw_panels(
@@ -60,3 +62,71 @@ def draw_panels(
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110, pil_kwargs={"optimize": True})
     plt.close(figure)
+
+
+def draw_comparison(
+    path: Path,
+    reference: np.ndarray,
+    columns: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    *,
+    value_range: tuple[float, float],
+) -> None:
+    """Draws the reference and every method: a row of single samples and one of averages each.
+
+    An inset enlarges the part of the reference with most detail.
+
+    Args:
+        path: The PNG to write.
+        reference: (N, C, H, W).
+        columns: Single samples and averages by method, at least N of each.
+        value_range: Of the images; one scale for all.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    count, names = len(reference), ["reference", *columns]
+    figure, axes = plt.subplots(
+        2 * count, len(names), figsize=(1.6 * len(names), 3.2 * count), squeeze=False,
+        layout="constrained",
+    )  # fmt: skip
+    for row in range(2 * count):
+        number, averaged = divmod(row, 2)
+        box = _find_detail(reference[number])
+        axes[row, 0].set_ylabel("average" if averaged else "single", fontsize=8)
+        for column, name in enumerate(names):
+            images = reference if column == 0 else columns[name][averaged]
+            _draw_zoomed(axes[row, column], images[number], box, value_range)
+            if row == 0:
+                axes[row, column].set_title(name, fontsize=8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110, pil_kwargs={"optimize": True})
+    plt.close(figure)
+
+
+def _find_detail(image: np.ndarray) -> tuple[int, int, int]:
+    """Top, left and side of the square, a quarter of the image wide, with most variance."""
+    side = max(2, min(image.shape[-2:]) // 4)
+    views = np.lib.stride_tricks.sliding_window_view(image.mean(0), (side, side))
+    top, left = np.unravel_index(views.var((-2, -1)).argmax(), views.shape[:2])
+    return int(top), int(left), side
+
+
+def _draw_zoomed(
+    axis: Any, image: np.ndarray, box: tuple[int, int, int], value_range: tuple[float, float]
+) -> None:
+    """An image, its part in the box enlarged over the lower right quarter."""
+    low, high = value_range
+    picture = np.clip((np.moveaxis(image, 0, -1) - low) / (high - low), 0, 1).squeeze()
+    options = {"cmap": "gray", "vmin": 0, "vmax": 1, "interpolation": "nearest"}
+    axis.imshow(picture, **options)
+    axis.set(xticks=[], yticks=[])
+    top, left, side = box
+    inset = axis.inset_axes((0.55, 0.0, 0.45, 0.45))
+    inset.imshow(picture[top : top + side, left : left + side], **options)
+    inset.set(xticks=[], yticks=[])
+    for spine in inset.spines.values():
+        spine.set(color="orange", linewidth=1)
+    frame = np.array([(0, 0), (0, side), (side, side), (side, 0), (0, 0)]) - 0.5
+    axis.plot(left + frame[:, 0], top + frame[:, 1], color="orange", linewidth=0.8)

@@ -1,0 +1,184 @@
+"""What a reconstruction report says, as plain values and arrays."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bcdm.errors import DtypeError, InputError, ShapeError
+
+__all__ = ["Array", "Check", "Curve", "Judgement", "Light", "Report", "Slice", "Trust"]
+
+Array = NDArray[Any]
+Judgement = Literal["good", "doubtful", "bad", "none"]
+Light = Literal["green", "amber", "red"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One row of the trust card.
+
+    Attributes:
+        name: What was checked.
+        value: What was found, with its unit.
+        judgement: What follows; "none" if nothing could be judged.
+        reason: Why, in words.
+    """
+
+    name: str
+    value: str
+    judgement: Judgement
+    reason: str
+
+    def __post_init__(self) -> None:
+        if self.judgement not in get_args(Judgement):
+            raise InputError(
+                f"judgement is one of {get_args(Judgement)}, not {self.judgement!r}: {self.name}"
+            )
+
+
+@dataclass(frozen=True)
+class Trust:
+    """The trust card.
+
+    Attributes:
+        light: The verdict on the whole.
+        summary: The verdict in one sentence.
+        checks: What it rests on.
+    """
+
+    light: Light
+    summary: str
+    checks: tuple[Check, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.light not in get_args(Light):
+            raise InputError(f"light is one of {get_args(Light)}, not {self.light!r}")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Slice:
+    """One image and all that is known of it; arrays are (H, W) or (H, W, 3) in one unit.
+
+    Attributes:
+        name: Its place in the volume, or its file.
+        measured: What the data show before any reconstruction: zero filled or degraded.
+        operator: A picture of the operator, (h, w): k-space mask, pixel mask or kernel.
+        operator_label: What that picture is.
+        mean: The posterior mean.
+        std: The posterior standard deviation.
+        samples: Posterior samples, (S, H, W) or (S, H, W, 3).
+        reference: The image that was measured; exists only in a simulation.
+        frames: The reverse diffusion of one sample from noise to image, (T, H, W) or (T, H, W, 3).
+    """
+
+    name: str
+    measured: Array
+    mean: Array
+    std: Array
+    samples: Array
+    operator: Array | None = None
+    operator_label: str = "Operator"
+    reference: Array | None = None
+    frames: Array | None = None
+
+    def __post_init__(self) -> None:
+        shape = np.shape(self.mean)
+        if len(shape) not in (2, 3) or shape[2:] not in ((), (3,)) or 0 in shape:
+            raise ShapeError(f"{self.name}: mean must be (H, W) or (H, W, 3), got {shape}")
+        for name in ("measured", "mean", "std", "reference"):
+            self._check(name, getattr(self, name), shape)
+        for name in ("samples", "frames"):
+            stack = getattr(self, name)
+            count = 0 if stack is None or np.ndim(stack) == 0 else len(stack)
+            if stack is not None and count == 0:
+                raise ShapeError(f"{self.name}: {name} must hold at least one image")
+            self._check(name, stack, (count, *shape))
+        if self.operator is not None:
+            if np.ndim(self.operator) != 2 or np.size(self.operator) == 0:
+                raise ShapeError(f"{self.name}: operator must be a picture (h, w)")
+            self._check("operator", self.operator, np.shape(self.operator))
+        if np.min(self.std) < 0:
+            raise InputError(f"{self.name}: std must not be negative")
+
+    def _check(self, name: str, array: Array | None, shape: tuple[int, ...]) -> None:
+        if array is None:
+            return
+        if np.asarray(array).dtype.kind not in "buif":
+            raise DtypeError(f"{self.name}: {name} must be real: take its magnitude first")
+        if np.shape(array) != shape:
+            raise ShapeError(f"{self.name}: {name} must be {shape}, got {np.shape(array)}")
+        if not np.isfinite(array).all():
+            raise InputError(f"{self.name}: {name} holds nan or infinity: drop the failed slice")
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A diagram of lines.
+
+    Attributes:
+        name: What it shows.
+        x_label: The horizontal axis.
+        y_label: The vertical axis.
+        series: Label to (x, y), each (n,). With n + 1 values x are the edges of a histogram.
+            Where y is nan (a level too few samples resolve), the line has a gap.
+        diagonal: Whether y = x is the ideal, and is drawn.
+    """
+
+    name: str
+    x_label: str
+    y_label: str
+    series: Mapping[str, tuple[Array, Array]]
+    diagonal: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.series:
+            raise InputError(f"{self.name}: a curve needs at least one series: leave it out")
+        for label, (x, y) in self.series.items():
+            if np.ndim(x) != 1 or np.ndim(y) != 1 or len(x) - len(y) not in (0, 1) or len(y) == 0:
+                raise ShapeError(
+                    f"{self.name}, {label}: need x (n,) or (n + 1,) and y (n,), "
+                    f"got {np.shape(x)} and {np.shape(y)}"
+                )
+            if not np.isfinite(x).all() or np.isinf(y).any() or np.isnan(y).all():
+                raise InputError(f"{self.name}, {label}: x or y is not finite: drop those points")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Report:
+    """All that one report shows.
+
+    Attributes:
+        title: What was reconstructed.
+        subtitle: From what, and by what.
+        simulated: Whether the measurement was computed from a known image.
+        window: The values shown as black and white in every image.
+        unit: Of all images; may be empty.
+        slices: The images.
+        trust: The trust card.
+        curves: Diagrams of calibration and residuals.
+        facts: Sections of (name, value).
+        provenance: Hashes, versions, settings; values that JSON lacks are shown as text.
+    """
+
+    title: str
+    subtitle: str
+    simulated: bool
+    window: tuple[float, float]
+    unit: str
+    slices: tuple[Slice, ...]
+    trust: Trust
+    curves: tuple[Curve, ...] = ()
+    facts: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        low, high = self.window
+        if not (np.isfinite(low) and np.isfinite(high) and low < high):
+            raise InputError(f"window must be two rising numbers, got {self.window}")
+        if not self.slices:
+            raise InputError("a report needs at least one slice")
+        if not self.simulated and any(one.reference is not None for one in self.slices):
+            raise InputError("a reference exists only if simulated: set simulated, or leave it out")
