@@ -6,8 +6,10 @@ import pytest
 import torch
 import yaml
 
+from bcdm.benchmark.comparison import load_task
+from bcdm.benchmark.family import load_comparison
 from bcdm.benchmark.study import load_study
-from bcdm.config import load_config, parse_config, resolve_data_path
+from bcdm.config import load_config, parse_config, parse_operator, resolve_data_path
 from bcdm.construction import build_method, build_operator, build_problems
 from bcdm.diffusion import DPMSolver, sample
 from bcdm.errors import InputError
@@ -26,9 +28,28 @@ BASE = {
 
 FILES = sorted(ROOT.glob("experiments/*/*.yaml"))
 STUDIES = [path for path in FILES if "variants" in yaml.safe_load(path.read_text())]
+COMPARISONS = [path for path in FILES if "cases" in yaml.safe_load(path.read_text())]
+RUNS = [path for path in FILES if path not in [*STUDIES, *COMPARISONS]]
+TASKS = sorted(ROOT.glob("experiments/paper/*/*.yaml"))
 
 
-@pytest.mark.parametrize("path", [p for p in FILES if p not in STUDIES], ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", COMPARISONS, ids=lambda p: p.stem)
+def test_committed_comparisons_are_valid(path: Path) -> None:
+    for case in load_comparison(path).cases.values():
+        build_operator(parse_operator(case.operator), (64, 64))
+
+
+@pytest.mark.parametrize("path", TASKS, ids=lambda p: f"{p.parent.name} {p.stem}")
+def test_committed_tasks_are_valid(path: Path) -> None:
+    task = load_task(path)
+    for changes in task.networks.values():
+        config = load_config(task.base, [*task.set, *changes])
+        build_method(config, (config.data.channels or 1, 64, 64))
+    for method in task.methods.values():
+        assert method.network is None or method.network in task.networks
+
+
+@pytest.mark.parametrize("path", RUNS, ids=lambda p: p.stem)
 def test_committed_experiments_are_valid(path: Path) -> None:
     config = load_config(path)
     build_problems(config, config.data.size or (64, 64))

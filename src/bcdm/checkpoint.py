@@ -27,6 +27,7 @@ from bcdm.problems import OneProblem
 
 __all__ = [
     "Model",
+    "list_models",
     "load",
     "load_operator",
     "pull_model",
@@ -217,15 +218,22 @@ def find_model(name_or_path: str | Path) -> Path:
     path = Path(name_or_path)
     if (path / "config.json").exists():
         return path
+    for root in _list_roots():
+        if (root / path / "config.json").exists():
+            return root / path
+    raise InputError(f"no model {str(name_or_path)!r}: give a folder, or one of {list_models()}")
+
+
+def list_models() -> list[str]:
+    """The names of models that `load` knows."""
+    return sorted({p.parent.name for root in _list_roots() for p in root.glob("*/config.json")})
+
+
+def _list_roots() -> list[Path]:
     here = Path(__file__).resolve().parent
     roots = [Path(os.environ["BCDM_MODELS"])] if "BCDM_MODELS" in os.environ else []
     # In a wheel models lie in the package, in a checkout beside src.
-    roots += [here / "models", here.parents[1] / "models"]
-    for root in roots:
-        if (root / path / "config.json").exists():
-            return root / path
-    known = sorted({p.parent.name for root in roots for p in root.glob("*/config.json")})
-    raise InputError(f"no model {str(name_or_path)!r}: give a folder, or one of {known}")
+    return [*roots, here / "models", here.parents[1] / "models"]
 
 
 def push_model(folder: Path, repository: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bcdm import __version__
+from bcdm.commands import COMMANDS
 from bcdm.errors import InputError
 
 if TYPE_CHECKING:
@@ -74,6 +75,41 @@ def overhead(path: Path | None, smoke: bool) -> None:
     from bcdm.benchmark import overhead as bench
 
     _finish(bench.run(_command(), smoke=smoke, report=_say), path)
+
+
+@benchmark.command()
+@click.option("--task", required=True, help="mri, deblur, sr, inpaint or denoise; or a file.")
+@click.option("--data", type=click.Path(path_type=Path), help="Data folder; default BCDM_DATA.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True)
+@click.option(
+    "--work", type=click.Path(path_type=Path, file_okay=False), default=Path("runs/paper"),
+    show_default=True, help="Where networks and finished parts are kept.",
+)  # fmt: skip
+@click.option("--smoke", is_flag=True, help="Tiny networks, three images: does it all run?")
+def paper(task: str, smoke: bool, **given: Any) -> None:
+    """One task of the paper: train all networks for equal time, compare all methods alike.
+
+    Writes results.json, table.md, table.tex and panel.png; goes on where it stopped.
+    """
+    from bcdm.benchmark import paper as bench
+
+    path = bench.find_task(task)
+    _finish(bench.run(path, command=_command(), smoke=smoke, report=_say, **given), None)
+
+
+@benchmark.command()
+@click.argument("comparison", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.option("--data", type=click.Path(path_type=Path), help="Data folder; default BCDM_DATA.")
+@click.option(
+    "--work", type=click.Path(path_type=Path, file_okay=False), default=Path("runs/families"),
+    show_default=True, help="Where finished parts are kept.",
+)  # fmt: skip
+@click.option("--json", "path", type=click.Path(path_type=Path, dir_okay=False))
+def family(comparison: Path, path: Path | None, **given: Any) -> None:
+    """A model of a family on operators it never saw, beside a rival and specialists."""
+    from bcdm.benchmark import family as bench
+
+    _finish(bench.run(comparison, command=_command(), report=_say, **given), path)
 
 
 @cli.command()
@@ -174,6 +210,10 @@ def illustrate(out: Path, seed: int) -> None:
     from bcdm import illustration
 
     _say(f"wrote {illustration.draw(out, seed=seed)}")
+
+
+for _command_object in COMMANDS:
+    cli.add_command(_command_object)
 
 
 def _finish(records: "Sequence[Record]", path: Path | None) -> None:

@@ -170,7 +170,7 @@ class ParameterisationConfig(_Model):
     """What the network sees and gives; see methods/bayesian.py."""
 
     statistic: Literal["whitened", "pivot", "wiener", "normalised", "dual", "joint"] = "wiener"
-    output: Literal["image", "residual", "denoised"] = "residual"
+    output: Literal["image", "residual", "denoised", "noise"] = "residual"
     weight: float = 0.01
     prior_std: float = 0.5
     known_std: float = 0.0
@@ -193,6 +193,8 @@ class LevelConfig(_Model):
     mean: float = 0.0
     std: float = 4.0
     end: float = Field(default=0.1, ge=0, le=1)
+    uniform_time: bool = False
+    """As in the paper, instead of the normal law."""
 
 
 class TrainingConfig(_Model):

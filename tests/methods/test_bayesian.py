@@ -219,6 +219,32 @@ def test_normalised_input_has_unit_size_in_every_direction() -> None:
         assert float((seen.mT @ seen / len(seen) - torch.eye(5)).abs().max()) < 5 * 2**0.5 / 200
 
 
+def test_noise_output_is_the_noise_of_x_t() -> None:
+    """Given the very noise, the image is x_0; and its loss is the error of the noise."""
+    x_0, n = normal(2, 1, 6, 8, seed=0).double(), normal(2, 1, 6, 8, seed=1).double()
+    measurement = Measurement.simulate(
+        x_0, PixelMask(torch.ones(6, 8, dtype=torch.bool)), 0.1, seed=2
+    )
+    level = VP().level(torch.tensor([-1.0, 2.0]).double())
+    alpha, sigma = (part[:, None, None, None] for part in level)
+    parameterisation = Parameterisation("dual", "noise")
+    given = parameterisation.prepare(Conditioning(measurement, level), alpha * x_0 + sigma * n)
+    torch.testing.assert_close(given.project(n), x_0)
+    away = (given.project(n + 0.3) - x_0).square().flatten(1).mean(1)
+    torch.testing.assert_close(parameterisation.weigh(level) * away, torch.full_like(away, 0.09))
+
+
+def test_levels_uniform_in_time() -> None:
+    schedule = VP()
+    levels = LevelSampling(schedule, end=0.0, uniform_time=True).draw(0, torch.arange(4000))
+    times = schedule.time(levels.log_snr)
+    # Nearly all of the table's time; what lies below sigma_min is drawn at sigma_min.
+    inside = times[times > float(schedule.time(torch.tensor([12.0]).double()))]
+    edges = torch.linspace(float(inside.min()), 1, 11).double()
+    counts = torch.histc(inside, 10, float(edges[0]), 1.0)
+    assert float((counts / counts.mean() - 1).abs().max()) < 0.02
+
+
 def test_joint_input_holds_the_statistic_and_its_parts() -> None:
     x = normal(2, 3, 6, 8, seed=0).double()
     mask = torch.rand(6, 8, generator=torch.Generator().manual_seed(1)) < 0.5
@@ -286,4 +312,4 @@ def test_errors() -> None:
     with pytest.raises(InputError, match="statistic"):
         Parameterisation("white")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="output"):
-        Parameterisation(output="noise")  # type: ignore[arg-type]
+        Parameterisation(output="score")  # type: ignore[arg-type]

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from bcdm.benchmark.records import Record
+from bcdm.benchmark.scores import Scores, open_lpips
 from bcdm.benchmark.statistics import bootstrap
 from bcdm.checkpoint import Model, find_model, load, read_facts, write_facts
 from bcdm.config import parse_operator, resolve_data_path
@@ -20,22 +21,15 @@ from bcdm.data import ImageSource, assign_splits, open_images, select_split
 from bcdm.diffusion import DPMSolver, posterior_mean, sample
 from bcdm.errors import InputError
 from bcdm.evaluation import (
-    LPIPS,
-    chi_square,
-    coverage,
-    crps,
     describe_ssim,
-    psnr,
-    ssim,
     tarp,
 )
 from bcdm.measurement import Measurement
 from bcdm.problems import OneProblem
 from bcdm.report.panels import draw_panels
 
-__all__ = ["Options", "choose_problem", "run"]
+__all__ = ["Options", "choose_images", "choose_problem", "run", "score"]
 
-LEVELS = (0.5, 0.8, 0.9, 0.95)
 REQUIRED = {
     "PSNR gain over zero-filled": ">= 5",
     "PSNR gain over Wiener": ">= 5",
@@ -86,39 +80,23 @@ class Options:
     card: bool = False
 
 
-@dataclass
-class _Scores:
-    """Per-image numbers by (metric, estimate), and what the figure shows."""
-
-    rows: dict[tuple[str, str], list[Tensor]] = field(default_factory=dict)
-    shown: dict[str, list[Tensor]] = field(default_factory=dict)
-
-    def add(self, metric: str, estimate: str, values: Tensor) -> None:
-        self.rows.setdefault((metric, estimate), []).append(values.detach().double().cpu())
-
-    def get(self, metric: str, estimate: str) -> Tensor:
-        return torch.cat(self.rows[metric, estimate])
-
-    def pop(self, metric: str) -> Tensor:
-        return torch.cat(self.rows.pop((metric, "")))
-
-
 @torch.no_grad()
 def run(
     name: str, options: Options, command: str, *, report: Callable[[str], None] = print
 ) -> list[Record]:
     """Evaluates and returns the records."""
     model = load(name)
-    source, chosen = _choose(model, options)
+    source, chosen = choose_images(model, options)
     problem = choose_problem(model, options)
-    scores, samples, truths, references = _Scores(), [], [], []
-    lpips = _open_lpips(options.lpips, options.data)
+    scores, samples, truths, references = Scores(), [], [], []
+    lpips = open_lpips(options.lpips, options.data)
     starts = range(0, len(chosen), options.batch)
     for start in tqdm(starts, desc="evaluating", unit="batch", disable=None):
         rows = chosen[start : start + options.batch]
         x = torch.stack([model.preparation(source[i]) for i in rows])
         estimates, drawn, measurement = _reconstruct(model, problem, x, rows, options)
-        _score(model, scores, x, estimates, drawn, measurement, lpips)
+        scores.judge_images(x, estimates, model.config.data.value_range, lpips)
+        scores.judge_samples(x, drawn, measurement)
         _keep_for_figure(scores, x, estimates, drawn)
         samples.append(drawn.flatten(2))
         truths.append(x.flatten(1))
@@ -134,7 +112,22 @@ def run(
     return records
 
 
-def _choose(model: Model, options: Options) -> tuple[ImageSource, list[int]]:
+@torch.no_grad()
+def score(model: Model, options: Options) -> tuple[Scores, list[str] | None]:
+    """Numbers per image, and the subject of each if the data tells."""
+    source, chosen = choose_images(model, options)
+    problem, scores = choose_problem(model, options), Scores()
+    for start in range(0, len(chosen), options.batch):
+        rows = chosen[start : start + options.batch]
+        x = torch.stack([model.preparation(source[i]) for i in rows])
+        estimates, drawn, measurement = _reconstruct(model, problem, x, rows, options)
+        scores.judge_images(x, estimates, model.config.data.value_range, None)
+        scores.judge_samples(x, drawn, measurement)
+    return scores, None if source.subjects is None else [str(source.subjects[i]) for i in chosen]
+
+
+def choose_images(model: Model, options: Options) -> tuple[ImageSource, list[int]]:
+    """The split's images, and which of them are taken: evenly spaced."""
     data = model.config.data
     source = open_images(resolve_data_path(data.path, options.data), data.key, data.source_range)
     labels = assign_splits(source, data.fractions, data.split_seed)
@@ -183,52 +176,6 @@ def _reconstruct(
     return estimates, drawn, measurement
 
 
-def _score(
-    model: Model,
-    scores: _Scores,
-    x: Tensor,
-    estimates: dict[str, Tensor],
-    drawn: Tensor,
-    measurement: Measurement,
-    lpips: LPIPS | None,
-) -> None:
-    low, high = model.config.data.value_range
-    span = high - low
-    for name, estimate in estimates.items():
-        scores.add("PSNR", name, psnr(estimate, x, data_range=span))
-        scores.add("SSIM", name, ssim(estimate, x, data_range=span, convention="wang"))
-        if lpips is not None:
-            # LPIPS takes [-1, 1].
-            unit = [2 * (image - low) / span - 1 for image in (estimate, x)]
-            scores.add("LPIPS", name, lpips(*unit))
-    scores.add("CRPS", "samples", crps(drawn, x))
-    masks = {"all pixels": None, "hidden pixels": _hidden(measurement, x)}
-    for name, mask in masks.items():
-        if mask is not None or name == "all pixels":
-            observed = coverage(drawn, x, LEVELS, mask=mask).observed
-            for k, level in enumerate(LEVELS):
-                scores.add(f"coverage {level:.0%}", name, observed[:, k])
-    # For exchangeable truth and samples both have the same mean.
-    count = len(drawn)
-    scores.add("spread", "", (1 + 1 / count) * drawn.var(0).flatten(1).mean(1))
-    scores.add("skill", "", (drawn.mean(0) - x).square().flatten(1).mean(1))
-    squares = [
-        chi_square(measurement.residual(drawn[k]), 1.0, mask=measurement.operator.data_mask).reduced
-        for k in range(2)
-    ]
-    scores.add("chi-square per degree of freedom", "single sample", torch.stack(squares).mean(0))
-    result = chi_square(measurement.residual(x), 1.0, mask=measurement.operator.data_mask)
-    scores.add("chi-square per degree of freedom", "truth", result.reduced)
-
-
-def _hidden(measurement: Measurement, x: Tensor) -> Tensor | None:
-    """Pixels that a pixel mask does not show."""
-    mask = measurement.operator.data_mask
-    if mask is None or measurement.y.is_complex():
-        return None
-    return (~mask).expand(x.shape)
-
-
 def _check_tarp(
     samples: Tensor, truth: Tensor, wiener: Tensor, options: Options
 ) -> tuple[float, float]:
@@ -246,7 +193,7 @@ def _check_tarp(
 
 
 def _summarise(
-    scores: _Scores,
+    scores: Scores,
     curve: tuple[float, float],
     model: Model,
     options: Options,
@@ -297,7 +244,7 @@ def _summarise(
 
 
 def _judge(
-    scores: _Scores,
+    scores: Scores,
     case: dict[str, object],
     record: Callable[..., Record],
     strict: bool,
@@ -325,15 +272,8 @@ def _judge(
     ]
 
 
-def _open_lpips(path: Path | None, data: Path | None) -> LPIPS | None:
-    if path is None:
-        return None
-    path = resolve_data_path(path, data)
-    return LPIPS.load(path / "lpips_alexnet_fp32.npz" if path.is_dir() else path)
-
-
 def _keep_for_figure(
-    scores: _Scores, x: Tensor, estimates: dict[str, Tensor], drawn: Tensor
+    scores: Scores, x: Tensor, estimates: dict[str, Tensor], drawn: Tensor
 ) -> None:
     names = ("zero-filled", "one-call mean", "sample mean")
     shown = {"reference": x} | {name: estimates[name] for name in names}
@@ -343,7 +283,7 @@ def _keep_for_figure(
         scores.shown.setdefault(name, []).append(images[:1].cpu())
 
 
-def _draw(scores: _Scores, model: Model, path: Path) -> None:
+def _draw(scores: Scores, model: Model, path: Path) -> None:
     """One image of each of the first batches, so that rows come from different subjects."""
     columns = {name: torch.cat(images)[:SHOWN] for name, images in scores.shown.items()}
     sizes = {name: columns.pop(name) for name in ("std", "|error|")}

@@ -16,7 +16,7 @@ from bcdm.config import load_config
 from bcdm.errors import InputError
 from bcdm.training import run as training
 
-__all__ = ["Study", "load_study", "run"]
+__all__ = ["Study", "load_study", "run", "train_for"]
 
 
 class _Model(BaseModel):
@@ -105,7 +105,8 @@ def _run(
         for seed in variant.seeds:
             folder = out / f"{name}-{seed}"
             changes = [*study.set, *variant.set, f"training.seed={seed}", f"name={name}-{seed}"]
-            seconds = _train(path.parent / study.base, changes, data, folder, study, report)
+            base = path.parent / study.base
+            seconds = train_for(study.minutes, base, changes, data, folder, report)
             curves[f"{name}, seed {seed}"] = _read_curve(folder, seconds)
             for one in study.evaluations:
                 records += _evaluate(folder, name, seed, one, data, command, report)
@@ -113,22 +114,22 @@ def _run(
     return records
 
 
-def _train(
+def train_for(
+    minutes: float,
     base: Path,
     changes: list[str],
     data: Path | None,
     folder: Path,
-    study: Study,
     report: Callable[[str], None],
 ) -> float:
-    """Trains for the study's time; returns the seconds of a step that this came from."""
+    """Trains what is not trained yet; returns the seconds of a step, which fixed their number."""
     timed = folder / "time.json"
     asked = {"settings": load_config(base, changes).model_dump(mode="json"),
-             "minutes": study.minutes}  # fmt: skip
+             "minutes": minutes}  # fmt: skip
     if not timed.exists():
         seconds = training.time_step(base, changes, data)
         folder.mkdir(parents=True, exist_ok=True)
-        steps = max(1, round(60 * study.minutes / seconds))
+        steps = max(1, round(60 * minutes / seconds))
         _write(timed, {"seconds": seconds, "steps": steps} | asked)
     known = json.loads(timed.read_text())
     _expect(asked, {name: known[name] for name in asked}, timed)

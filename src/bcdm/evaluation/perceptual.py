@@ -125,15 +125,16 @@ class LPIPS(nn.Module):
             Distances, (B,).
         """
         self._check(a, b)
-        both = (torch.cat([a, b]).expand(-1, 3, -1, -1) - self.shift) / self.scale
-        distance = both.new_zeros(len(a))
-        for head, features in zip(self.heads, self._taps(both), strict=True):
+        distance = a.new_zeros(len(a))
+        for head, features in zip(self.heads, self.features(torch.cat([a, b])), strict=True):
             length = torch.linalg.vector_norm(features, dim=1, keepdim=True)
             one, other = (features / (length + 1e-10)).chunk(2)
             distance = distance + ((one - other).square() * head.view(-1, 1, 1)).sum(1).mean((1, 2))
         return distance
 
-    def _taps(self, x: Tensor) -> list[Tensor]:
+    def features(self, images: Tensor) -> list[Tensor]:
+        """What the network sees in images as `forward` takes them: (B, O, H', W') at each tap."""
+        x = (images.expand(-1, 3, -1, -1) - self.shift) / self.scale
         layers = iter(zip(self.kernels, self.biases, strict=True))
         taps = []
         for stage in self._network.stages:

@@ -50,6 +50,7 @@ class Parameterisation:
             standard deviation that the prior leaves after $x_t$ and $y$: what is known well is
             moved little, by construction. "denoised" is the same with $y$ left out of $w$ and $C$,
             the usual preconditioning of a diffusion model: $y$ enters through the input alone.
+            "noise" is the older one: the network gives the noise of $x_t$.
         weight: $\lambda$ of data consistency ("image" only).
         prior_std: $s$, the standard deviation of a pixel in what $y$ leaves unknown.
         known_std: $S$, how much more there is in what $y$ fixes ("residual" only). A small $s$
@@ -64,7 +65,7 @@ class Parameterisation:
     """
 
     statistic: Literal["whitened", "pivot", "wiener", "normalised", "dual", "joint"] = "wiener"
-    output: Literal["image", "residual", "denoised"] = "residual"
+    output: Literal["image", "residual", "denoised", "noise"] = "residual"
     weight: float = 0.01
     prior_std: float = 0.5
     known_std: float = 0.0
@@ -115,6 +116,9 @@ class Parameterisation:
                 extra,
             )
         alpha, sigma = conditioning.level
+        if self.output == "noise":
+            grown, noise = fit(x_t, 1 / alpha, sigma / alpha)
+            return Prepared(seen, lambda f: grown * x_t - noise * f, extra=extra)
         size = self._size(conditioning.level)
         skip, scale = fit(x_t, self.prior_std * alpha / size**2, sigma / size)
         return Prepared(seen, lambda f: skip * x_t + scale * f, self.prior_std, extra)
@@ -129,6 +133,18 @@ class Parameterisation:
     def scale(self, level: NoiseLevel) -> Tensor:
         r"""$s \sigma (s^2 \alpha^2 + \sigma^2)^{-1/2}$: what $x_t$ alone leaves unknown."""
         return self.prior_std * level.sigma / self._size(level)
+
+    def weigh(self, level: NoiseLevel) -> Tensor:
+        """What squared errors at a level count in training.
+
+        The paper's plain loss for "image", the error of the noise for "noise"; otherwise errors
+        are relative to what is unknown.
+        """
+        if self.output == "image":
+            return torch.ones_like(level.sigma)
+        if self.output == "noise":
+            return (level.alpha / level.sigma) ** 2
+        return self.scale(level) ** -2
 
     def _size(self, level: NoiseLevel) -> Tensor:
         """The standard deviation of a pixel of x_t."""

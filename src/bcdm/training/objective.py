@@ -21,19 +21,21 @@ _DIFFUSION, _MEASUREMENT = 0, 1
 
 @dataclass(frozen=True)
 class LevelSampling:
-    """Draws log-SNR: a normal law truncated to the schedule's range, and a part at its noise end.
+    """Draws log-SNR: a law truncated to the schedule's range, and a part at its noise end.
 
     Args:
         schedule: Gives the range.
         mean: Of the normal law.
         std: Of the normal law.
         end: The fraction of samples at the noise end, where one call gives the posterior mean.
+        uniform_time: Uniform over the schedule's time, as in the paper, instead of the normal law.
     """
 
     schedule: Schedule
     mean: float = 0.0
     std: float = 4.0
     end: float = 0.1
+    uniform_time: bool = False
 
     def draw(self, seed: int, counters: Tensor) -> NoiseLevel:
         """Levels of the samples with these counters, (B,) float64.
@@ -44,11 +46,16 @@ class LevelSampling:
         offset = SeededNoise(seed, [0]).normal(ImageSpec((1,), torch.float64), step=1 << 61)
         u = torch.frac(counters.double() * _GOLDEN + torch.special.ndtr(offset[0]))
         inner = ((u - self.end) / (1 - self.end)).clamp_min(0)
-        edges = torch.tensor([low, high], dtype=torch.float64)
-        bottom, top = torch.special.ndtr((edges - self.mean) / self.std)
-        normal = self.mean + self.std * torch.special.ndtri(bottom + inner * (top - bottom))
-        log_snr = torch.where(u < self.end, low, normal.clamp(low, high))
+        log_snr = torch.where(u < self.end, low, self._spread(inner).clamp(low, high))
         return self.schedule.level(log_snr)
+
+    def _spread(self, u: Tensor) -> Tensor:
+        """From uniform numbers to log-SNR."""
+        if self.uniform_time:
+            return self.schedule.log_snr(u.clamp_min(1e-9))
+        edges = torch.tensor(self.schedule.log_snr_range, dtype=torch.float64)
+        bottom, top = torch.special.ndtr((edges - self.mean) / self.std)
+        return self.mean + self.std * torch.special.ndtri(bottom + u * (top - bottom))
 
 
 class Objective(nn.Module):
@@ -86,7 +93,7 @@ class Objective(nn.Module):
         """The same at given levels."""
         mean = self.method.estimate(*self._measure(x_0, counters, level))
         squared = (mean - x_0).abs().square().flatten(1).mean(1)
-        return squared * self._weight(level).to(squared)
+        return squared * self.method.parameterisation.weigh(level).to(squared)
 
     def _measure(
         self, x_0: Tensor, counters: Tensor, level: NoiseLevel
@@ -102,9 +109,3 @@ class Objective(nn.Module):
         data = clean + fit(clean, noise_std)[0] * static
         measurement = Measurement(data, operator, noise_std)
         return Conditioning(measurement, level), x_t
-
-    def _weight(self, level: NoiseLevel) -> Tensor:
-        """The paper's plain loss for "image"; unit scale at every level otherwise."""
-        if self.method.parameterisation.output == "image":
-            return torch.ones_like(level.sigma)
-        return self.method.parameterisation.scale(level) ** -2

@@ -1,0 +1,270 @@
+"""One task, every method, equal training time, one protocol: the engine of the paper's tables."""
+
+import contextlib
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Literal
+
+import numpy as np
+import torch
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import Tensor
+
+from bcdm.benchmark import evaluate
+from bcdm.benchmark.contenders import Contender, ContenderConfig, expand_grid
+from bcdm.benchmark.scores import Scores, open_lpips
+from bcdm.benchmark.study import train_for
+from bcdm.checkpoint import Model, load
+from bcdm.config import load_config
+from bcdm.errors import InputError
+from bcdm.evaluation import LPIPS, crps
+from bcdm.measurement import Measurement
+from bcdm.problems import OneProblem
+
+__all__ = ["Outcome", "Task", "load_task", "run_task", "scale_down"]
+
+COVERED = (0.5, 0.8)
+SHOWN = 3  # images that figures may show
+
+
+class Task(BaseModel):
+    """A file of settings.
+
+    Attributes:
+        base: Settings of our own network's training, relative to the file.
+        minutes: Training time of each network on one thread.
+        set: Changes to the base that all networks share.
+        networks: Changes of each network, by name.
+        operator: What test images are measured with, if that is not what was trained for.
+        noise_std: The same for the noise.
+        methods: What is compared, by the name in the tables.
+        ours: The method that others are tested against.
+        figure: The methods that the figure and the LaTeX table show, in order.
+        samples: Per image, averaged; methods without samples give one.
+        images: Test images, unless a method says otherwise.
+        tune_images: Validation images on which weights are chosen.
+        tune_samples: Samples of each for that.
+        precision: Of the networks in sampling.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    base: Path
+    minutes: float = Field(gt=0)
+    set: tuple[str, ...] = ()
+    networks: dict[str, tuple[str, ...]]
+    operator: str | None = None
+    noise_std: float | None = None
+    methods: dict[str, ContenderConfig]
+    ours: str
+    figure: tuple[str, ...]
+    samples: int = 10
+    images: int = 128
+    tune_images: int = 16
+    tune_samples: int = 4
+    batch: int = 16
+    precision: Literal["float32", "bfloat16"] = "bfloat16"
+    seed: int = 0
+    lpips: Path | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All numbers of one method.
+
+    Attributes:
+        case: How it was run: calls, sampler, weight, images, samples.
+        scores: Per-image numbers by "metric, estimate".
+        shown: Some images: a single sample and the average, (N, C, H, W) each.
+        features: Of single samples, for a Frechet distance; None without LPIPS weights.
+        seconds: Of one sample of one image.
+    """
+
+    case: dict[str, object]
+    scores: dict[str, np.ndarray]
+    shown: tuple[np.ndarray, np.ndarray]
+    features: np.ndarray | None
+    seconds: float
+
+
+def load_task(path: Path) -> Task:
+    """Reads a task."""
+    try:
+        task = Task.model_validate(yaml.safe_load(path.read_text()))
+    except (OSError, yaml.YAMLError, ValidationError) as error:
+        raise InputError(f"{path} is no task: {' '.join(str(error).split())[:300]}") from None
+    if unknown := ({task.ours, *task.figure} - set(task.methods)):
+        raise InputError(f"{path} compares no method {sorted(unknown)}")
+    return task.model_copy(update={"base": path.parent / task.base})
+
+
+def scale_down(task: Task) -> Task:
+    """The same with tiny networks, few images and few calls: does everything run?"""
+    tiny = ("network.width=8", "network.multipliers=[1, 2]", "network.blocks=1",
+            "network.attention=[]", "training.steps=4", "training.warmup=1",
+            "training.validation_images=2", "training.checkpoint_every=4")  # fmt: skip
+    methods = {
+        name: method.model_copy(update={"calls": min(method.calls, 3), "images": None})
+        for name, method in task.methods.items()
+    }
+    small = {"minutes": 0.02, "set": (*task.set, *tiny), "methods": methods, "samples": 3,
+             "images": 3, "tune_images": 2, "tune_samples": 2, "batch": 4}  # fmt: skip
+    return task.model_copy(update=small)
+
+
+def run_task(
+    task: Task, data: Path | None, out: Path, work: Path, *, report: Callable[[str], None]
+) -> tuple[dict[str, Outcome], Mapping[str, Model]]:
+    """Trains what is not trained, tunes and scores what is not scored; goes on where it stopped."""
+    models = {name: _train(task, name, data, out, work, report) for name in task.networks}
+    outcomes = {}
+    for name, config in task.methods.items():
+        stored = work / "outcomes" / f"{_hash(_describe(task, config, models))}.npz"
+        if not stored.exists():
+            report(f"{name}: tuning and scoring")
+            _store(stored, _score(task, config, models, data, report))
+        outcomes[name] = _restore(stored)
+    return outcomes, models
+
+
+def find_test(task: Task, models: Mapping[str, Model], data: Path | None, count: int, split: str
+              ) -> tuple[Tensor, list[int], OneProblem]:  # fmt: skip
+    """Test (or validation) images, their numbers in the split, and what they are measured with."""
+    model = models[task.methods[task.ours].network or next(iter(models))]
+    options = evaluate.Options(data=data, split=split, limit=count, operator=task.operator,
+                               noise_std=task.noise_std)  # fmt: skip
+    source, rows = evaluate.choose_images(model, options)
+    images = torch.stack([model.preparation(source[i]) for i in rows])
+    return images, rows, evaluate.choose_problem(model, options)
+
+
+def _train(
+    task: Task, name: str, data: Path | None, out: Path, work: Path, report: Callable[[str], None]
+) -> Model:
+    """A network by its settings: tasks that need the same one share it."""
+    changes = [*task.set, *task.networks[name]]
+    settings = load_config(task.base, changes).model_dump(mode="json")
+    folder = work / "networks" / f"{name}-{_hash([settings, task.minutes])}"
+    train_for(task.minutes, task.base, changes, data, folder, report)
+    logs = out / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(folder / "log.jsonl", logs / f"{name}.jsonl")
+    return load(folder / "model")
+
+
+def _score(
+    task: Task,
+    config: ContenderConfig,
+    models: Mapping[str, Model],
+    data: Path | None,
+    report: Callable[[str], None],
+) -> Outcome:
+    """Chooses the best setting on validation images, and scores it on test images."""
+    grid = list(expand_grid(config, models))
+    best = grid[0]
+    if len(grid) > 1:
+        errors = [_tune(task, one, models, data) for one in grid]
+        best = grid[int(np.nanargmin(errors))]
+        for one, error in zip(grid, errors, strict=True):
+            report(f"  {one.describe()}: {error:.5f} on validation images")
+    x, rows, problem = find_test(task, models, data, config.images or task.images, "test")
+    scores, seconds, features, shown, lost = Scores(), [], [], [], 0
+    lpips = open_lpips(task.lpips, data)
+    any_model = next(iter(models.values()))
+    for start in range(0, len(x), task.batch):
+        part = slice(start, start + task.batch)
+        measurement = Measurement.simulate(
+            x[part], problem.operator, problem.noise_std, seed=task.seed, indices=rows[part]
+        )
+        with _choose_precision(task):
+            drawn = best.draw(measurement, rows[part], task.samples, task.seed)
+        lost += int((~drawn.samples.isfinite()).flatten(2).any(-1).sum())
+        samples = drawn.samples.nan_to_num(0.0, 0.0, 0.0)
+        estimates = {"single": samples[0], "average": samples.mean(0)}
+        scores.judge_images(x[part], estimates, any_model.config.data.value_range, lpips)
+        if len(samples) > 1:
+            scores.judge_samples(x[part], samples, measurement, COVERED)
+        else:
+            # The CRPS of a point is its absolute error.
+            away = (samples[0] - x[part]).abs().flatten(1).mean(1)
+            scores.add("CRPS", "samples", away)
+        seconds.append(drawn.seconds / (len(samples) * len(measurement.y)))
+        shown.append(torch.stack(list(estimates.values())))
+        if lpips is not None:
+            features.append(extract_features(lpips, samples[0]))
+    case = best.describe() | {"images": len(x), "samples": len(samples)}
+    if len(grid) > 1:
+        case["tuned over"] = len(grid)
+    if lost:
+        case["samples that diverged, counted as grey"] = lost
+    return Outcome(
+        case,
+        {f"{a}, {b}": torch.cat(v).numpy() for (a, b), v in scores.rows.items()},
+        tuple(torch.cat(shown, 1)[:, :SHOWN].numpy()),
+        torch.cat(features).numpy() if features else None,
+        mean(seconds),
+    )
+
+
+def _tune(task: Task, one: Contender, models: Mapping[str, Model], data: Path | None) -> float:
+    """The CRPS on validation images; infinite where a chain leaves the numbers."""
+    x, rows, problem = find_test(task, models, data, task.tune_images, "val")
+    measurement = Measurement.simulate(
+        x, problem.operator, problem.noise_std, seed=task.seed + 1, indices=rows
+    )
+    with _choose_precision(task):
+        drawn = one.draw(measurement, rows, task.tune_samples, task.seed + 1).samples
+    if not bool(drawn.isfinite().all()):
+        return float("inf")
+    # The CRPS of a point is its absolute error.
+    return float((drawn[0] - x).abs().mean() if len(drawn) == 1 else crps(drawn, x).mean())
+
+
+def _choose_precision(task: Task) -> contextlib.AbstractContextManager[object]:
+    return torch.autocast("cpu", torch.bfloat16, enabled=task.precision == "bfloat16")
+
+
+def extract_features(lpips: LPIPS, images: Tensor) -> Tensor:
+    """Channel means of the last convolutions, (B, 256) for AlexNet: named features, not FID's."""
+    return lpips.features(images)[-1].mean((2, 3))
+
+
+def _describe(task: Task, config: ContenderConfig, models: Mapping[str, Model]) -> list[object]:
+    """All that an outcome depends on."""
+    kept = {"operator", "noise_std", "samples", "images", "tune_images", "tune_samples", "seed",
+            "batch", "precision"}  # fmt: skip
+    hashes = {name: model.facts["hashes"] for name, model in models.items()}
+    used = hashes.get(config.network or "")
+    tested = hashes[task.methods[task.ours].network or next(iter(hashes))]["settings"]
+    settings = task.model_dump(mode="json", include=kept)
+    return [config.model_dump(mode="json"), settings, used, tested]
+
+
+def _hash(content: object) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _store(path: Path, outcome: Outcome) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    arrays = {f"score {name}": values for name, values in outcome.scores.items()}
+    arrays |= {"shown": np.stack(outcome.shown), "seconds": np.array(outcome.seconds)}
+    arrays["case"] = np.array(json.dumps(outcome.case))
+    if outcome.features is not None:
+        arrays["features"] = outcome.features
+    partial = path.with_suffix(".partial.npz")
+    np.savez(partial, allow_pickle=False, **arrays)
+    partial.replace(path)
+
+
+def _restore(path: Path) -> Outcome:
+    with np.load(path, allow_pickle=False) as file:
+        scores = {name[6:]: file[name] for name in file.files if name.startswith("score ")}
+        features = file["features"] if "features" in file.files else None
+        single, average = file["shown"]
+        case = json.loads(str(file["case"]))
+        return Outcome(case, scores, (single, average), features, float(file["seconds"]))

@@ -1,0 +1,68 @@
+"""The paper's experiments: from a task's settings to records, tables and the figure."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from bcdm.benchmark.comparison import (
+    SHOWN,
+    extract_features,
+    find_test,
+    load_task,
+    run_task,
+    scale_down,
+)
+from bcdm.benchmark.records import Record, write_records
+from bcdm.benchmark.scores import open_lpips
+from bcdm.benchmark.tables import make_latex, make_markdown, make_records, measure_frechet
+from bcdm.errors import InputError
+from bcdm.report.panels import draw_comparison
+
+__all__ = ["find_task", "run"]
+
+GUIDED = ("DPS", "DMPS")
+
+
+def find_task(name: str) -> Path:
+    """A file of settings: a path, or a name in experiments/paper."""
+    for path in (Path(name), Path("experiments/paper") / name / "task.yaml"):
+        if path.is_file():
+            return path
+    raise InputError(f"no task {name!r}: give a file, or run this in a checkout of bcdm")
+
+
+def run(
+    path: Path,
+    data: Path | None,
+    out: Path,
+    work: Path,
+    command: str,
+    *,
+    smoke: bool = False,
+    report: Callable[[str], None] = print,
+) -> list[Record]:
+    """Runs a task on one thread and writes results.json, table.md, table.tex and panel.png."""
+    task = load_task(path)
+    task = scale_down(task) if smoke else task
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        outcomes, models = run_task(task, data, out, work, report=report)
+    finally:
+        torch.set_num_threads(threads)
+    x, _, _ = find_test(task, models, data, task.images, "test")
+    lpips = open_lpips(task.lpips, data)
+    reference = None if lpips is None else extract_features(lpips, x).numpy()
+    frechet = measure_frechet(outcomes, reference)
+    guided = [name for name in GUIDED if name in outcomes]
+    records = make_records(path.parent.name, outcomes, frechet, task.ours, guided=guided,
+                           seed=task.seed, command=command)  # fmt: skip
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "table.md").write_text(make_markdown(outcomes, frechet, task.ours))
+    (out / "table.tex").write_text(make_latex(outcomes, frechet, task.ours, task.figure))
+    columns = {name: outcomes[name].shown for name in task.figure}
+    value_range = next(iter(models.values())).config.data.value_range
+    draw_comparison(out / "panel.png", x[:SHOWN].numpy(), columns, value_range=value_range)
+    write_records(out / "results.json", records)
+    return records

@@ -1,0 +1,97 @@
+"""Numbers per image: quality of estimates, calibration of samples, consistency with the data."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from bcdm.config import resolve_data_path
+from bcdm.evaluation import LPIPS, chi_square, coverage, crps, psnr, ssim
+from bcdm.measurement import Measurement
+
+__all__ = ["LEVELS", "Scores", "open_lpips"]
+
+LEVELS = (0.5, 0.8, 0.9, 0.95)
+
+
+@dataclass
+class Scores:
+    """Per-image numbers by (metric, estimate), and what a figure shows."""
+
+    rows: dict[tuple[str, str], list[Tensor]] = field(default_factory=dict)
+    shown: dict[str, list[Tensor]] = field(default_factory=dict)
+
+    def add(self, metric: str, estimate: str, values: Tensor) -> None:
+        """Adds the numbers of a batch, (B,)."""
+        self.rows.setdefault((metric, estimate), []).append(values.detach().double().cpu())
+
+    def get(self, metric: str, estimate: str) -> Tensor:
+        """The numbers of all images."""
+        return torch.cat(self.rows[metric, estimate])
+
+    def pop(self, metric: str) -> Tensor:
+        """Takes out the numbers of a metric that is of no estimate."""
+        return torch.cat(self.rows.pop((metric, "")))
+
+    def judge_images(
+        self,
+        x: Tensor,
+        estimates: dict[str, Tensor],
+        value_range: tuple[float, float],
+        lpips: LPIPS | None,
+    ) -> None:
+        """PSNR and SSIM over the value range, and LPIPS, of estimates by name."""
+        low, high = value_range
+        span = high - low
+        for name, estimate in estimates.items():
+            self.add("PSNR", name, psnr(estimate, x, data_range=span))
+            self.add("SSIM", name, ssim(estimate, x, data_range=span, convention="wang"))
+            if lpips is not None:
+                # LPIPS takes [-1, 1].
+                unit = [2 * (image - low) / span - 1 for image in (estimate, x)]
+                self.add("LPIPS", name, lpips(*unit))
+
+    def judge_samples(
+        self,
+        x: Tensor,
+        drawn: Tensor,
+        measurement: Measurement,
+        levels: Sequence[float] = LEVELS,
+    ) -> None:
+        """CRPS, coverage, spread, skill and chi-square of samples (S, B, ...)."""
+        self.add("CRPS", "samples", crps(drawn, x))
+        masks = {"all pixels": None, "hidden pixels": _find_hidden(measurement, x)}
+        for name, mask in masks.items():
+            if mask is not None or name == "all pixels":
+                observed = coverage(drawn, x, levels, mask=mask).observed
+                for k, level in enumerate(levels):
+                    self.add(f"coverage {level:.0%}", name, observed[:, k])
+        # For exchangeable truth and samples both have the same mean.
+        count = len(drawn)
+        self.add("spread", "", (1 + 1 / count) * drawn.var(0).flatten(1).mean(1))
+        self.add("skill", "", (drawn.mean(0) - x).square().flatten(1).mean(1))
+        mask = measurement.operator.data_mask
+        squares = [
+            chi_square(measurement.residual(drawn[k]), 1.0, mask=mask).reduced for k in range(2)
+        ]
+        name = "chi-square per degree of freedom"
+        self.add(name, "single sample", torch.stack(squares).mean(0))
+        self.add(name, "truth", chi_square(measurement.residual(x), 1.0, mask=mask).reduced)
+
+
+def _find_hidden(measurement: Measurement, x: Tensor) -> Tensor | None:
+    """Pixels that a pixel mask does not show."""
+    mask = measurement.operator.data_mask
+    if mask is None or measurement.y.is_complex():
+        return None
+    return (~mask).expand(x.shape)
+
+
+def open_lpips(path: Path | None, data: Path | None) -> LPIPS | None:
+    """LPIPS by a file of weights, or a folder that holds AlexNet's; None for none."""
+    if path is None:
+        return None
+    path = resolve_data_path(path, data)
+    return LPIPS.load(path / "lpips_alexnet_fp32.npz" if path.is_dir() else path)

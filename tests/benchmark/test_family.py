@@ -1,0 +1,72 @@
+"""A model of a family beside a rival and a specialist, tiny: paired margins, and nothing twice."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from bcdm.cli import cli
+
+OPERATOR = "{kind: centre_box, box: [4, 4]}"
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, [str(a) for a in arguments])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    images = np.random.default_rng(0).integers(0, 255, (30, 16, 16), np.uint8)
+    split = np.array(["train"] * 16 + ["val"] * 4 + ["test"] * 10)
+    np.savez(tmp_path / "images.npz", images=images, split=split)
+    base = {
+        "name": "family",
+        "data": {"path": "images.npz", "channels": 1},
+        "operator": {"kind": "family", "members": [{"kind": "holes"}]},
+        "noise_std": [0.01, 0.1],
+        "network": {"width": 8, "multipliers": [1, 2], "blocks": 1, "attention": []},
+        "training": {"steps": 2, "batch": 4, "validation_images": 2},
+    }
+    (tmp_path / "base.yaml").write_text(yaml.safe_dump(base))
+    changes = {
+        "family": [],
+        "rival": ["parameterisation={statistic: dual, output: denoised}"],
+        "special": [f"operator={OPERATOR}", "noise_std=0.05"],
+    }
+    for name, sets in changes.items():
+        options = [part for s in [*sets, f"name={name}"] for part in ("--set", s)]
+        out = tmp_path / name
+        done = run("train", tmp_path / "base.yaml", "--data", tmp_path, "--out", out, *options)
+        assert done.exit_code == 0, done.output
+    comparison = {
+        "model": str(tmp_path / "family/model"),
+        "rival": str(tmp_path / "rival/model"),
+        "cases": {
+            "box": {"operator": OPERATOR, "noise_std": [0.02, 0.05], "specialist_noise": 0.05,
+                    "specialist": str(tmp_path / "special/model")},
+        },
+        "options": {"limit": 3, "samples": 3, "calls": 2},
+    }  # fmt: skip
+    (tmp_path / "cases.yaml").write_text(yaml.safe_dump(comparison))
+    return tmp_path
+
+
+def test_every_case_is_paired(folder: Path) -> None:
+    arguments = ("benchmark", "family", folder / "cases.yaml", "--data", folder,
+                 "--work", folder / "work", "--json", folder / "r.json")  # fmt: skip
+    done = run(*arguments)
+    assert done.exit_code == 0 or "miss what is required" in str(done.exception), done.output
+    rows = json.loads((folder / "r.json").read_text())
+    names = [row["name"] for row in rows]
+    assert names.count("margin over the rival, all cases") == 2
+    assert names.count("PSNR behind the specialist") == 1
+    assert names.count("distance of 90 % coverage from .9") == 2
+    assert len(list((folder / "work").glob("*.npz"))) == 5
+    before = [path.stat().st_mtime_ns for path in sorted((folder / "work").glob("*.npz"))]
+    run(*arguments)
+    assert json.loads((folder / "r.json").read_text()) == rows
+    after = [path.stat().st_mtime_ns for path in sorted((folder / "work").glob("*.npz"))]
+    assert before == after
