@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bcdm.diffusion import posterior_mean as posterior_mean
     from bcdm.diffusion import sample as sample
     from bcdm.measurement import Measurement as Measurement
+    from bcdm.reconstruction import reconstruct as reconstruct
 
 __version__ = "0.1.0"
 
@@ -26,6 +27,7 @@ _HOME = {
     "VP": "bcdm.diffusion",
     "load": "bcdm.checkpoint",
     "posterior_mean": "bcdm.diffusion",
+    "reconstruct": "bcdm.reconstruction",
     "sample": "bcdm.diffusion",
 }
 

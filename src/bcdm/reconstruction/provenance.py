@@ -1,0 +1,85 @@
+"""Where a result comes from: hashes, versions and settings, enough to make it again."""
+
+import hashlib
+import json
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from bcdm import __version__
+from bcdm.checkpoint import Model
+from bcdm.errors import InputError
+from bcdm.operators import LinearOperator
+
+__all__ = ["FIXED", "collect", "hash_array", "hash_content", "hash_operator", "hash_path"]
+
+# What fixes a result; the rest tells who made it.
+FIXED = ("model", "input", "operator", "measurement", "settings")
+_BLOCK = 1 << 20
+
+
+def hash_path(path: Path) -> str:
+    """SHA-256 of a file, or of all files of a folder with their names."""
+    digest = hashlib.sha256()
+    try:
+        files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+        for file in files:
+            if path.is_dir():
+                digest.update(file.relative_to(path).as_posix().encode())
+            with file.open("rb") as stream:
+                while block := stream.read(_BLOCK):
+                    digest.update(block)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    return digest.hexdigest()
+
+
+def hash_operator(operator: LinearOperator) -> str:
+    """SHA-256 of an operator's kind, settings and tensors."""
+    digest = hashlib.sha256(type(operator).__name__.encode())
+    digest.update(json.dumps(operator.settings(), sort_keys=True).encode())
+    for name, tensor in sorted(operator.tensors().items()):
+        digest.update(name.encode())
+        digest.update(tensor.contiguous().cpu().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def hash_array(array: np.ndarray) -> str:
+    """SHA-256 of an array's numbers, shape and type."""
+    digest = hashlib.sha256(f"{array.dtype} {array.shape}".encode())
+    digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def hash_content(content: Mapping[str, Any]) -> str:
+    """SHA-256 of plain settings."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def collect(
+    model: Model,
+    source: Path,
+    operator: LinearOperator,
+    y: np.ndarray,
+    settings: Mapping[str, Any],
+) -> dict[str, Any]:
+    """All that a result depends on; `id` is the hash of what fixes its bits on one machine."""
+    fixed = {
+        "model": {"name": model.facts["name"], "hashes": model.facts["hashes"]},
+        "input": {"name": source.name, "sha256": hash_path(source)},
+        "operator": {"kind": type(operator).__name__, "sha256": hash_operator(operator)},
+        "measurement": {"shape": list(y.shape), "sha256": hash_array(y)},
+        "settings": dict(settings),
+    }
+    made_by = {
+        "bcdm": __version__,
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+        "processor": platform.machine(),
+        "threads": torch.get_num_threads(),
+    }
+    return {"id": hash_content(fixed), **fixed, "made by": made_by}

@@ -1,0 +1,190 @@
+"""The report of a reconstruction: what was measured, what is known, and what to trust."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bcdm.checkpoint import Model
+from bcdm.diffusion import Denoiser, DPMSolver, NoiseLevel, Schedule, sample
+from bcdm.operators import BlockMean, CircularBlur, FourierMask, LinearOperator, PixelMask
+from bcdm.reconstruction.calibration import Calibration
+from bcdm.reconstruction.fitting import Fitted, Units
+from bcdm.reconstruction.posterior import CALLS, Posterior
+from bcdm.reconstruction.trust import join
+from bcdm.report.content import Curve, Report, Slice
+from bcdm.tensors import ImageSpec
+
+__all__ = ["describe_scan", "make_report"]
+
+Section = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Watched:
+    """A denoiser that remembers what it was shown: the frames of a chain."""
+
+    denoiser: Denoiser
+    seen: list[Tensor] = field(default_factory=list)
+
+    @property
+    def schedule(self) -> Schedule:
+        return self.denoiser.schedule
+
+    @property
+    def image(self) -> ImageSpec:
+        return self.denoiser.image
+
+    def __call__(self, x_t: Tensor, level: NoiseLevel) -> Tensor:
+        self.seen.append(x_t.detach().cpu())
+        return self.denoiser(x_t, level)
+
+
+def make_report(
+    posteriors: Sequence[Posterior],
+    *,
+    title: str = "Reconstruction",
+    subtitle: str = "",
+    units: Units | None = None,
+    facts: Section = (),
+    provenance: Mapping[str, Any] | None = None,
+    truth: Tensor | None = None,
+) -> Report:
+    """Gathers everything about some slices.
+
+    Args:
+        posteriors: Of one measurement each.
+        title: What was reconstructed.
+        subtitle: From what.
+        units: Of the images shown; those of the model when left out.
+        facts: What is known of the measurement.
+        provenance: Where the result comes from.
+        truth: The images behind the data, (slices, C, H, W) in the model's units, if simulated.
+    """
+    units = units or Units()
+    model = posteriors[0].model
+    slices = tuple(
+        _make_slice(one, number, units, None if truth is None else truth[number])
+        for number, one in enumerate(posteriors)
+    )
+    means = np.stack([one.mean for one in slices])
+    low, high = (float(v) for v in np.quantile(means, [0.005, 0.995]))
+    return Report(
+        title=title,
+        subtitle=subtitle or f"reconstructed by {model.config.name}",
+        simulated=truth is not None,
+        window=(low, high if high > low else low + 1),
+        unit=units.name,
+        slices=slices,
+        trust=join([one.trust[0] for one in posteriors]),
+        curves=(_make_residuals(posteriors), *_make_calibration(model)),
+        facts=(("Measurement", facts), ("Reconstruction", _describe(posteriors[0]))),
+        provenance=dict(provenance or {}),
+    )
+
+
+def describe_scan(fitted: Fitted) -> Section:
+    """What is known of a scan, for the report."""
+    scan, noise, units = fitted.scan, fitted.noise, fitted.units
+    error = f" +- {noise.standard_error:.2g}" if noise.standard_error else ""
+    level = f"{noise.std:.4g}{error} {units.name or 'in the units of the file'}, {noise.source}"
+    return (
+        ("file", scan.path.name),
+        ("format", f"{scan.format}, {scan.kind}"),
+        ("shape", " x ".join(str(side) for side in scan.data.shape)),
+        ("noise level", level),
+    )
+
+
+def _make_slice(posterior: Posterior, number: int, units: Units, truth: Tensor | None) -> Slice:
+    measurement, model = posterior.measurement, posterior.model
+    picture, label = _draw_operator(measurement.operator)
+    linear = model.method.parameterisation.estimate_linearly(measurement)
+    watched = _Watched(model.method.condition(measurement))
+    last = sample(watched, DPMSolver(), steps=CALLS, indices=[number], progress=False)
+    frames = torch.cat([*watched.seen, last])
+    return Slice(
+        name=f"slice {number}",
+        measured=_arrange(units.to_file(linear)[0]),
+        mean=_arrange(units.to_file(posterior.mean)[0]),
+        std=_arrange(units.to_file_size(posterior.std)[0]),
+        samples=np.stack([_arrange(one) for one in units.to_file(posterior.samples[:, 0])]),
+        operator=picture,
+        operator_label=label,
+        reference=None if truth is None else _arrange(units.to_file(truth)),
+        frames=np.stack([_arrange(one) for one in units.to_file(frames)]),
+    )
+
+
+def _arrange(image: np.ndarray) -> np.ndarray:
+    """(C, H, W) to (H, W) or (H, W, 3)."""
+    return image[0] if len(image) == 1 else np.moveaxis(image, 0, -1)
+
+
+def _draw_operator(operator: LinearOperator) -> tuple[np.ndarray | None, str]:
+    """A picture of what was measured, and what it is."""
+    if isinstance(operator, (FourierMask, PixelMask)):
+        mask = operator.mask.reshape(-1, *operator.mask.shape[-2:])[0].cpu().numpy() != 0
+        share = 1 / max(mask.mean(), 1e-9)
+        if isinstance(operator, FourierMask):
+            return mask.astype(np.float32), f"sampled k-space, {share:.1f}x accelerated"
+        return mask.astype(np.float32), f"known pixels, {1 - mask.mean():.0%} missing"
+    if isinstance(operator, CircularBlur):
+        kernel = operator.kernel.reshape(-1, *operator.kernel.shape[-2:])[0]
+        return kernel.cpu().float().numpy(), "blur kernel"
+    if isinstance(operator, BlockMean):
+        return None, "block means"
+    return None, type(operator).__name__
+
+
+def _make_residuals(posteriors: Sequence[Posterior]) -> Curve:
+    """The residual of a sample in units of the noise, beside the normal law it should have."""
+    parts = []
+    for one in posteriors:
+        residual = one.measurement.residual(one.samples[0])[0]
+        mask = one.measurement.operator.data_mask
+        kept = residual[mask.expand(1, *residual.shape)[0]] if mask is not None else residual
+        flat = torch.view_as_real(kept) if kept.is_complex() else kept
+        parts.append(flat.flatten().cpu().numpy())
+    values = np.clip(np.concatenate(parts), -5, 5)
+    edges = np.linspace(-5, 5, 41)
+    density, _ = np.histogram(values, edges, density=True)
+    middle = (edges[1:] + edges[:-1]) / 2
+    normal = np.exp(-(middle**2) / 2) / math.sqrt(2 * math.pi)
+    return Curve(
+        "Residual of a sample", "(data - predicted data) / noise level", "density",
+        {"this scan": (edges, density), "noise alone": (middle, normal)},
+    )  # fmt: skip
+
+
+def _make_calibration(model: Model) -> tuple[Curve, ...]:
+    """How often the model's intervals held the truth on held-out images, from its card."""
+    rows = (model.facts.get("metrics") or {}).get("rows", {})
+    found = []
+    for level in (0.5, 0.8, 0.9, 0.95):
+        text = rows.get(f"coverage {level:.0%}, all pixels")
+        if text is not None:
+            found.append((level, float(text.split()[0])))
+    if not found:
+        return ()
+    x, y = (np.array(part) for part in zip(*found, strict=True))
+    series = {model.config.name: (x, y)}
+    name = "Coverage on held-out images (the model's card)"
+    return (Curve(name, "promised", "held", series, diagonal=True),)
+
+
+def _describe(posterior: Posterior) -> Section:
+    model, measurement = posterior.model, posterior.measurement
+    calibration = Calibration.of(model)
+    return (
+        ("model", f"{model.config.name}, trained on {model.config.data.path}"),
+        ("noise level for the model",
+         f"{float(measurement.std[0]):.4g} on {list(model.config.data.value_range)}"),
+        ("samples", f"{len(posterior.samples)}; the mean is one network call"),
+        ("error of the std map", f"{posterior.std_error:.0%}, from so many samples"),
+        ("calibrated on", calibration.on if calibration is not None else "nothing yet"),
+    )  # fmt: skip

@@ -1,0 +1,66 @@
+"""A clean image in the place of a scan: degraded, and marked as such everywhere."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bcdm.checkpoint import Model
+from bcdm.errors import InputError
+from bcdm.measurement import Measurement
+from bcdm.noise import NoiseEstimate
+from bcdm.operators import FourierMask, LinearOperator, PixelMask
+from bcdm.reconstruction.fitting import Fitted, Units, find_range
+from bcdm.scans import Scan
+
+__all__ = ["simulate_scan"]
+
+
+def simulate_scan(
+    scan: Scan,
+    model: Model,
+    *,
+    seed: int,
+    noise_std: float | None = None,
+    operator: LinearOperator | None = None,
+) -> tuple[Fitted, Tensor]:
+    """Measures clean images as the model expects.
+
+    Args:
+        scan: Of images.
+        model: Prepares them, and says how to measure if nothing else does.
+        seed: Of the noise.
+        noise_std: In the model's units; that of its training when left out.
+        operator: What to measure with; that of its training when left out.
+
+    Returns:
+        The scan that would have been measured, and the images behind it in the model's units.
+    """
+    if scan.kind != "image":
+        raise InputError(f"{scan.path.name} holds k-space: --simulate takes clean images")
+    preparation = model.preparation
+    black, white = find_range(scan, model)
+    preparation = replace(preparation, source_range=(black, white))
+    native = torch.stack([preparation.arrange(torch.from_numpy(one)) for one in scan.data])
+    if tuple(native.shape[1:]) != tuple(model.shape):
+        raise InputError(f"{model.config.name} makes {model.shape}, not {tuple(native.shape[1:])}")
+    low, _ = model.config.data.value_range
+    gain = 1 / preparation.unit
+    units = Units(gain, low - gain * black, str(scan.facts.get("unit", "")))
+    operator = operator if operator is not None else model.operator
+    std = noise_std if noise_std is not None else model.noise_std
+    y = Measurement.simulate(native, operator, std / gain, seed=seed).y
+    mask = None
+    if isinstance(operator, (FourierMask, PixelMask)):
+        mask = operator.mask.reshape(-1, *operator.mask.shape[-2:])[0].cpu().numpy() != 0
+    measured = replace(
+        scan,
+        kind="k-space" if isinstance(operator, FourierMask) else "image",
+        data=np.ascontiguousarray(y.cpu().numpy()),
+        mask=mask,
+        size=(model.shape[-2], model.shape[-1]),
+        facts=dict(scan.facts) | {"simulated": True},
+    )
+    noise = NoiseEstimate(std / gain, 0.0, "stated, the measurement is simulated", 0)
+    return Fitted(measured, operator, noise, units), preparation.rescale(native)

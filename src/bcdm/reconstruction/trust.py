@@ -1,0 +1,113 @@
+"""The trust card: what speaks for a reconstruction and what against it, in words and as a light."""
+
+from collections.abc import Mapping
+
+from bcdm.checkpoint import Model
+from bcdm.measurement import Measurement
+from bcdm.reconstruction.calibration import Calibration, measure
+from bcdm.reconstruction.posterior import Posterior
+from bcdm.reconstruction.scores import chi_square_of
+from bcdm.report.content import Check, Judgement, Light, Trust
+
+__all__ = ["assess", "join"]
+
+_WORDS = {
+    "residual": (
+        "the samples explain the data within their noise",
+        "the samples do not explain the data within the stated noise",
+    ),
+    "held-out data": (
+        "data left out of a reconstruction are predicted as well as usual",
+        "data left out of a reconstruction are predicted worse than usual: "
+        "another operator, or images unlike those of training",
+    ),
+    "typicality": (
+        "a linear look at the data shows what training images show",
+        "a linear look at the data shows something that training images do not",
+    ),
+    "noise level": (
+        "the noise seen in the data is the noise stated",
+        "the noise seen in the data is not the noise stated",
+    ),
+}
+
+
+def assess(posterior: Posterior) -> list[Trust]:
+    """One card for each measurement of a posterior."""
+    model = posterior.model
+    measurement, calibration = posterior.measurement, Calibration.of(model)
+    reduced, p_values = chi_square_of(measurement, posterior.samples[0])
+    unfamiliar = _find_unfamiliar(model, measurement)
+    if calibration is None:
+        rows: list[dict[str, float]] = [{} for _ in reduced]
+    else:
+        rows = measure(model, measurement, calibration.typicality, posterior.samples)
+    cards = []
+    for number, scores in enumerate(rows):
+        first = _judge_residual(float(reduced[number]), float(p_values[number]))
+        more = [] if calibration is None else _judge(calibration, scores)
+        if unfamiliar[number]:
+            more.append(Check("family", "outside", "bad", unfamiliar[number]))
+        cards.append(_sum_up([first, *more], model, calibrated=calibration is not None))
+    return cards
+
+
+def _find_unfamiliar(model: Model, measurement: Measurement) -> list[str]:
+    if model.familiarity is None:
+        return [""] * len(measurement.y)
+    return [v.reason for v in model.familiarity.judge(measurement)]
+
+
+def _judge_residual(reduced: float, p_value: float) -> Check:
+    """Chi-square of a sample: exact theory, no calibration needed."""
+    good, bad = _WORDS["residual"]
+    value = f"{reduced:.2f} per degree of freedom, p = {p_value:.2g}"
+    judgement: Judgement = "good"
+    if p_value < 1e-3:
+        # Large samples make tiny misfits certain; what counts is their size.
+        judgement = "bad" if not 0.5 < reduced < 2 else "doubtful"
+        judgement = "good" if 0.8 < reduced < 1.2 else judgement
+    return Check("chi-square of a sample", value, judgement, good if judgement == "good" else bad)
+
+
+def _judge(calibration: Calibration, scores: Mapping[str, float]) -> list[Check]:
+    """The scores beside their distribution on right measurements."""
+    checks = []
+    for name, tail in calibration.find_tails(scores).items():
+        good, bad = _WORDS[name]
+        table = calibration.tables[name]
+        judgement: Judgement = "good" if tail >= calibration.threshold else "doubtful"
+        reach = table[-1] - table[len(table) // 2]
+        if judgement == "doubtful" and scores[name] > table[-1] + reach / 2:
+            judgement = "bad"
+        value = f"worse than {1 - tail:.0%} of {len(table)} right measurements"
+        checks.append(Check(name, value, judgement, good if judgement == "good" else bad))
+    return checks
+
+
+def _sum_up(checks: list[Check], model: Model, *, calibrated: bool) -> Trust:
+    bad = [check for check in checks if check.judgement == "bad"]
+    doubtful = [check for check in checks if check.judgement == "doubtful"]
+    light: Light = "red" if bad else "amber" if doubtful or not calibrated else "green"
+    if bad:
+        summary = f"Not a measurement that {model.config.name} was made for: {bad[0].reason}."
+    elif doubtful:
+        summary = f"Look twice: {doubtful[0].reason}."
+    elif not calibrated:
+        summary = "The samples explain the data, but this model was never calibrated."
+    else:
+        summary = "Nothing speaks against this reconstruction."
+    return Trust(light, summary, tuple(checks))
+
+
+def join(cards: list[Trust]) -> Trust:
+    """The card of a volume: its worst slice's, and how many there are of each light."""
+    order: tuple[Light, ...] = ("red", "amber", "green")
+    worst = min(cards, key=lambda card: order.index(card.light))
+    if len(cards) == 1:
+        return worst
+    counts = ", ".join(
+        f"{sum(card.light == light for card in cards)} {light}" for light in order[::-1]
+    )
+    number = cards.index(worst)
+    return Trust(worst.light, f"Slices: {counts}. Slice {number}: {worst.summary}", worst.checks)

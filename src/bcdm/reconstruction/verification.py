@@ -1,0 +1,95 @@
+"""Is a result what it says it is? Hashes, and one sample drawn again."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from bcdm import __version__
+from bcdm.checkpoint import Model, load, load_operator
+from bcdm.diffusion import DPMSolver, sample
+from bcdm.errors import InputError
+from bcdm.measurement import Measurement
+from bcdm.reconstruction.provenance import (
+    FIXED,
+    hash_array,
+    hash_content,
+    hash_operator,
+    hash_path,
+)
+from bcdm.scans import read_provenance
+
+__all__ = ["Verdict", "verify"]
+
+TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One thing that was looked at, whether it is right, and what was found."""
+
+    name: str
+    right: bool
+    found: str
+
+
+def verify(path: Path, source: Path | None = None) -> list[Verdict]:
+    """Checks a result against what it says of itself, and draws its first sample again.
+
+    Args:
+        path: A result; what was written beside it must still be there.
+        source: The input, to check that too.
+    """
+    stored = read_provenance(path)
+    if stored is None:
+        raise InputError(f"{path} carries no provenance: was it written by bcdm?")
+    try:
+        whole = hash_content({name: stored[name] for name in FIXED}) == stored["id"]
+        verdicts = [Verdict("provenance is whole", whole, str(stored["id"])[:16])]
+        model = load(stored["model"]["name"])
+        same = model.facts["hashes"] == stored["model"]["hashes"]
+        verdicts.append(Verdict("model", same, str(stored["model"]["name"])))
+        if source is not None:
+            right = hash_path(source) == stored["input"]["sha256"]
+            verdicts.append(Verdict("input", right, source.name))
+        verdicts += _check_sample(path, stored, model)
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{path}: its provenance lacks {error}") from None
+    return verdicts
+
+
+def _check_sample(path: Path, stored: dict[str, Any], model: Model) -> list[Verdict]:
+    """Operator and measurement by their hashes; then the first sample, by these."""
+    import zarr
+
+    folder = path.parent
+    for name in ("operator.safetensors", "measurement.npz", "samples.zarr"):
+        if not (folder / name).exists():
+            raise InputError(f"no {name} beside {path}: a sample cannot be drawn again")
+    operator = load_operator(folder / "operator.safetensors")
+    with np.load(folder / "measurement.npz", allow_pickle=False) as file:
+        y, std = file["y"], float(file["noise_std"])
+    verdicts = [
+        Verdict("operator", hash_operator(operator) == stored["operator"]["sha256"],
+                type(operator).__name__),
+        Verdict("measurement", hash_array(y) == stored["measurement"]["sha256"], str(y.shape)),
+    ]  # fmt: skip
+    if not all(one.right for one in verdicts):
+        return verdicts
+    settings = stored["settings"]
+    measurement = Measurement(torch.from_numpy(y[:1]), operator, std)
+    drawn = sample(
+        model.method.condition(measurement), DPMSolver(settings["churn"]),
+        steps=settings["calls"], seed=settings["seed"], indices=[0],
+        batch_size=settings["batch"], progress=False,
+    )[0].cpu().numpy()  # fmt: skip
+    kept = np.asarray(zarr.open_array(folder / "samples.zarr", mode="r")[0, 0])
+    away = float(np.abs(drawn - kept).max())
+    where = "the same to the bit" if away == 0 else f"the same up to {away:.1e}"
+    here = {"bcdm": __version__, "torch": str(torch.__version__),
+            "threads": torch.get_num_threads()}  # fmt: skip
+    if any(stored["made by"][name] != value for name, value in here.items()):
+        where += "; made by other versions or numbers of threads"
+    return [*verdicts, Verdict("first sample, drawn again", away <= TOLERANCE, where)]

@@ -1,0 +1,142 @@
+"""From files to results: formats, interruption, refusal, verification."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from click.testing import CliRunner, Result
+from PIL import Image
+
+from bcdm.checkpoint import load
+from bcdm.cli import cli
+from bcdm.operators import FourierMask
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, [str(a) for a in arguments])
+
+
+@pytest.fixture
+def picture(tmp_path: Path, images) -> tuple[Path, Path]:
+    """An 8-bit image with noise and a hole, and the mask of known pixels."""
+    image = (images[0, 0].numpy() + 1) * 127.5
+    image = image + 6.4 * np.random.default_rng(0).standard_normal(image.shape)
+    known = np.full((16, 16), 255, np.uint8)
+    known[6:10, 6:10] = 0
+    Image.fromarray(np.clip(image, 0, 255).astype(np.uint8)).save(tmp_path / "scan.png")
+    Image.fromarray(known).save(tmp_path / "mask.png")
+    return tmp_path / "scan.png", tmp_path / "mask.png"
+
+
+def reconstruct(picture: tuple[Path, Path], model: Path, out: Path, *more: object) -> Result:
+    return run("reconstruct", picture[0], "--mask", picture[1], "--model", model, "-o", out,
+               "--samples", 11, "--calls", 3, "--batch", 4, "--noise-std", 6.4, *more)  # fmt: skip
+
+
+def test_from_a_picture_to_a_report(picture, masked: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = reconstruct(picture, masked, out, "--force")
+    assert done.exit_code == 0, done.output
+    names = {path.name for path in out.iterdir()}
+    assert {"report.html", "run.json", "samples.zarr", "measurement.npz"} <= names
+    facts = json.loads((out / "run.json").read_text())
+    assert facts["trust"]["light"] in ("green", "amber", "red")
+    assert str(tmp_path) not in (out / "run.json").read_text()
+    assert len(done.output.splitlines()) > 4
+
+
+def test_known_pixels_are_kept(picture, masked: Path, tmp_path: Path) -> None:
+    reconstruct(picture, masked, tmp_path / "out", "--force")
+    given = np.asarray(Image.open(picture[0])).astype(float)
+    known = np.asarray(Image.open(picture[1])) > 0
+    samples = np.asarray(zarr.open_array(tmp_path / "out/samples.zarr", mode="r"))
+    pixels = (samples[0, :, 0] + 1) * 127.5
+    # Within the noise that was stated, on average.
+    assert np.sqrt(np.mean((pixels - given)[:, known] ** 2)) < 1.3 * 6.4
+
+
+def test_an_interrupted_run_goes_on_to_the_same_bits(picture, masked: Path, tmp_path: Path) -> None:
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    reconstruct(picture, masked, whole, "--force")
+    reconstruct(picture, masked, part, "--force")
+    store = zarr.open_array(part / "samples.zarr", mode="r+")
+    store[0, 4:] = np.nan
+    store.attrs["done"] = {"0": 4}
+    again = reconstruct(picture, masked, part, "--force")
+    assert again.exit_code == 0, again.output
+    first, second = (np.asarray(zarr.open_array(f / "samples.zarr", mode="r"))
+                     for f in (whole, part))  # fmt: skip
+    np.testing.assert_array_equal(first, second)
+    other = reconstruct(picture, masked, part, "--force", "--seed", 1)
+    assert "samples of another run" in str(other.exception)
+
+
+def test_a_result_can_be_verified(picture, masked: Path, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("BCDM_MODELS", str(masked.parent))
+    out = tmp_path / "out"
+    reconstruct(picture, masked, out, "--force")
+    result = next(path for path in out.iterdir() if path.suffix in (".png", ".tif", ".tiff"))
+    done = run("verify", result, "--input", picture[0])
+    assert done.exit_code == 0, done.output
+    assert "to the bit" in done.output
+    store = zarr.open_array(out / "samples.zarr", mode="r+")
+    store[0, 0] = np.asarray(store[0, 0]) + 0.1
+    assert run("verify", result).exit_code == 1
+
+
+def test_k_space_in_units_of_its_own(scanner: Path, images, tmp_path: Path) -> None:
+    operator = load(scanner).operator
+    assert isinstance(operator, FourierMask)
+    scale = 3e-4
+    image = scale * (images + 1) / 2
+    rng = np.random.default_rng(0)
+    y = operator.forward(image).numpy()
+    noise = rng.standard_normal((2, *y.shape)) * 0.025 * scale
+    mask = operator.mask.numpy()
+    kspace = ((y + noise[0] + 1j * noise[1]) * mask).astype(np.complex64)
+    np.savez(tmp_path / "scan.npz", kspace=kspace, mask=mask)
+    said = run("inspect", tmp_path / "scan.npz")
+    assert said.exit_code == 0, said.output
+    assert "k-space" in said.output
+    done = run("reconstruct", tmp_path / "scan.npz", "--model", scanner, "-o", tmp_path / "out",
+               "--samples", 11, "--calls", 3, "--noise-std", 0.025 * scale, "--force")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    with np.load(next((tmp_path / "out").glob("scan*.npz"))) as file:
+        mean = file["mean"]
+    assert mean.shape == (3, 1, 16, 16)
+    # An untrained network gives the linear estimate, in the file's own units.
+    assert np.corrcoef(mean.ravel(), image.numpy().ravel())[0, 1] > 0.7
+    assert 0.5 < mean.max() / image.numpy().max() < 2
+
+
+def test_a_scan_that_does_not_fit_is_refused(picture, masked, scanner, tmp_path: Path) -> None:
+    small = tmp_path / "small.png"
+    Image.fromarray(np.zeros((8, 8), np.uint8)).save(small)
+    mask = tmp_path / "other.png"
+    Image.fromarray(np.full((16, 16), 255, np.uint8)).save(mask)
+    cases = [
+        (("reconstruct", picture[0], "--mask", picture[1], "--model", scanner), "measured by"),
+        (("reconstruct", picture[0], "--model", masked), "give --operator"),
+        (("reconstruct", picture[0], "--mask", mask, "--model", masked), "differs in 16 places"),
+        (("reconstruct", tmp_path / "absent.png", "--model", masked), "absent.png"),
+    ]
+    for arguments, said in cases:
+        done = run(*arguments, "-o", tmp_path / "out")
+        assert said in str(done.exception), (arguments, done.exception)
+        assert "\n" not in str(done.exception)
+        assert not (tmp_path / "out").exists()
+
+
+def test_a_clean_picture_is_simulated_and_says_so(picture, masked: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = run("reconstruct", picture[0], "--model", masked, "-o", out, "--simulate", "--force",
+               "--samples", 11, "--calls", 2)  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "SIMULATED" in done.output
+    assert "imulated" in (out / "report.html").read_text()
+    dry = run("reconstruct", picture[0], "--model", masked, "-o", tmp_path / "dry", "--simulate",
+              "--dry-run")  # fmt: skip
+    assert "1 slices x 16 samples: 321 network calls" in dry.output
+    assert not (tmp_path / "dry").exists()

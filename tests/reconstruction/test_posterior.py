@@ -1,0 +1,92 @@
+"""What samples say: intervals that hold what they promise, support for a feature, memory."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from bcdm.checkpoint import Model
+from bcdm.errors import InputError, ShapeError
+from bcdm.measurement import Measurement
+from bcdm.reconstruction import Posterior, reconstruct
+from bcdm.reconstruction.posterior import draw_samples
+
+
+@pytest.fixture
+def measurement(masked_model: Model, images: Tensor) -> Measurement:
+    return Measurement.simulate(images[:2], masked_model.operator, 0.05, seed=1)
+
+
+def test_five_lines(masked_model: Model, measurement, images, tmp_path) -> None:
+    posterior = reconstruct(masked_model, measurement, samples=11, calls=3, progress=False)
+    assert posterior.mean.shape == posterior.std.shape == (2, 1, 16, 16)
+    assert posterior.quantiles([0.1, 0.5, 0.9]).shape == (3, 2, 1, 16, 16)
+    assert [card.light in ("green", "amber", "red") for card in posterior.trust] == [True, True]
+    posterior.save(tmp_path / "out.npz")
+    with np.load(tmp_path / "out.npz") as file:
+        np.testing.assert_array_equal(file["samples"], posterior.samples.numpy())
+    posterior.report(tmp_path / "report.html", truth=images[:2])
+    assert "imulated" in (tmp_path / "report.html").read_text()
+
+
+def test_a_sample_is_the_same_in_any_batch(masked_model: Model, measurement) -> None:
+    both = reconstruct(masked_model, measurement, samples=3, calls=3, progress=False)
+    one = measurement.select(torch.tensor([0]))
+    alone = reconstruct(masked_model, one, samples=3, calls=3, progress=False)
+    torch.testing.assert_close(both.samples[:, :1], alone.samples, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("count", "level"), [(16, 0.8), (11, 0.8), (19, 0.9), (40, 0.5)])
+def test_intervals_hold_what_they_promise(masked_model, measurement, count, level) -> None:
+    """Truth and samples exchangeable: 20,000 pixels, within four standard errors."""
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.randn(count + 1, 1, 1, 100, 200, generator=generator)
+    posterior = Posterior(masked_model, measurement, drawn[0], drawn[1:])
+    low, high = posterior.interval(level)
+    held = float(((drawn[0] >= low) & (drawn[0] <= high)).double().mean())
+    # Between order statistics the interpolation is exact for uniform spacings only.
+    assert abs(held - level) < 4 * (level * (1 - level) / 20_000) ** 0.5 + 0.004
+
+
+def test_an_interval_that_few_samples_cannot_tell_is_refused(masked_model, measurement) -> None:
+    drawn = torch.randn(10, 1, 1, 4, 4)
+    posterior = Posterior(masked_model, measurement, drawn[0], drawn)
+    with pytest.raises(InputError, match="82%, not 90%: draw more"):
+        posterior.interval(0.9)
+
+
+def test_is_this_feature_real(masked_model: Model, measurement) -> None:
+    drawn = 0.1 * torch.randn(20, 1, 1, 16, 16, generator=torch.Generator().manual_seed(0))
+    drawn[:15, ..., 6:9, 6:9] += 1.0
+    drawn[15:, ..., 6:9, 6:9] -= 0.5
+    posterior = Posterior(masked_model, measurement, drawn.mean(0), drawn)
+    region = torch.zeros(16, 16, dtype=torch.bool)
+    region[6:9, 6:9] = True
+    support = posterior.support(region)
+    assert support.fraction == 0.75
+    assert support.low < 0 < support.contrast < support.high
+    with pytest.raises(ShapeError, match="16, 16"):
+        posterior.support(torch.ones(4, 4, dtype=torch.bool))
+    with pytest.raises(InputError, match="surrounds"):
+        posterior.support(torch.ones(16, 16, dtype=torch.bool))
+
+
+def test_less_memory_means_smaller_batches() -> None:
+    tried: list[int] = []
+    said: list[str] = []
+
+    def draw(indices, batch: int) -> Tensor:
+        tried.append(batch)
+        if batch > 2:
+            raise MemoryError
+        return torch.tensor(list(indices))
+
+    assert draw_samples(draw, range(5), 8, say=said.append).tolist() == [0, 1, 2, 3, 4]
+    assert tried == [8, 4, 2]
+    assert said == [f"out of memory: going on with batches of {size}" for size in (4, 2)]
+
+    def fail(indices, batch: int) -> Tensor:
+        raise RuntimeError("something else")
+
+    with pytest.raises(RuntimeError, match="something else"):
+        draw_samples(fail, range(5), 8)
