@@ -58,7 +58,7 @@ def library(path: Path, deed: str = "read", fix: str = "export it anew") -> Iter
     except (InputError, MemoryError):
         raise
     except ImportError as error:
-        text = f"needs the package {error.name}: pip install 'bcdm[scans]'"
+        text = f"needs the package {error.name}: pip install 'bcdm[formats]'"
         raise refusal(path, text) from error
     except Exception as error:
         words = " ".join(f"{error}".split()) or type(error).__name__

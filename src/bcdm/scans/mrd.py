@@ -221,7 +221,7 @@ def write(folder: Path, scan: Scan, results: Results, provenance: str) -> list[P
             for series, (name, values) in enumerate(results.items()):
                 for index, (head, pixels) in enumerate(zip(heads, values, strict=True)):
                     image = ismrmrd.Image.from_array(
-                        pixels[:, None], ismrmrd.Acquisition(head), image_type=1
+                        pixels[:, None], ismrmrd.Acquisition(head), transpose=False, image_type=1
                     )
                     image.image_series_index, image.image_index = series, index
                     image.field_of_view = (x * columns, y * rows, z)
