@@ -8,7 +8,6 @@ import yaml
 
 from bcdm.benchmark.comparison import load_task
 from bcdm.benchmark.family import load_comparison
-from bcdm.benchmark.study import load_study
 from bcdm.config import load_config, parse_config, parse_operator, resolve_data_path
 from bcdm.construction import build_method, build_operator, build_problems
 from bcdm.diffusion import DPMSolver, sample
@@ -26,11 +25,18 @@ BASE = {
 }
 
 
-FILES = sorted(ROOT.glob("experiments/*/*.yaml"))
-STUDIES = [path for path in FILES if "variants" in yaml.safe_load(path.read_text())]
-COMPARISONS = [path for path in FILES if "cases" in yaml.safe_load(path.read_text())]
-RUNS = [path for path in FILES if path not in [*STUDIES, *COMPARISONS]]
-TASKS = sorted(ROOT.glob("experiments/paper/*/*.yaml"))
+FILES = sorted(ROOT.glob("experiments/**/*.yaml"))
+SHARED = ("common.yaml", "faces.yaml")  # what tasks extend
+TASKS = [p for p in FILES if "extends" in p.read_text() or "methods:" in p.read_text()]
+TASKS = [p for p in TASKS if p.name not in SHARED]
+COMPARISONS = [p for p in FILES if "cases" in yaml.safe_load(p.read_text())]
+RUNS = [p for p in FILES if "training" in yaml.safe_load(p.read_text())]
+
+
+def test_every_committed_file_is_of_some_kind() -> None:
+    kinds = [*TASKS, *COMPARISONS, *RUNS]
+    assert len(set(kinds)) == len(kinds)
+    assert set(kinds) | {p for p in FILES if p.name in SHARED} == set(FILES)
 
 
 @pytest.mark.parametrize("path", COMPARISONS, ids=lambda p: p.stem)
@@ -55,14 +61,6 @@ def test_committed_experiments_are_valid(path: Path) -> None:
     build_problems(config, config.data.size or (64, 64))
     build_method(config, (config.data.channels or 1, 64, 64))
     assert parse_config(yaml.safe_load(yaml.safe_dump(config.model_dump(mode="json")))) == config
-
-
-@pytest.mark.parametrize("path", STUDIES, ids=lambda p: p.stem)
-def test_committed_studies_are_valid(path: Path) -> None:
-    study = load_study(path)
-    for variant in study.variants.values():
-        config = load_config(path.parent / study.base, [*study.set, *variant.set])
-        build_method(config, (config.data.channels or 1, 64, 64))
 
 
 def test_overrides(tmp_path: Path) -> None:

@@ -77,21 +77,30 @@ def overhead(path: Path | None, smoke: bool) -> None:
     _finish(bench.run(_command(), smoke=smoke, report=_say), path)
 
 
+def _study_options(command: Callable[..., None]) -> Callable[..., None]:
+    """What comparisons that train their networks have in common."""
+    for option in (
+        click.option("--smoke", is_flag=True, help="Tiny networks, three images: does it run?"),
+        click.option("--work", type=click.Path(path_type=Path, file_okay=False),
+                     default=Path("runs/tasks"), show_default=True,
+                     help="Where networks and finished parts are kept."),
+        click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True),
+        click.option("--data", type=click.Path(path_type=Path),
+                     help="Data folder; default BCDM_DATA."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
 @benchmark.command()
 @click.option("--task", required=True, help="mri, deblur, sr, inpaint or denoise; or a file.")
-@click.option("--data", type=click.Path(path_type=Path), help="Data folder; default BCDM_DATA.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True)
-@click.option(
-    "--work", type=click.Path(path_type=Path, file_okay=False), default=Path("runs/paper"),
-    show_default=True, help="Where networks and finished parts are kept.",
-)  # fmt: skip
-@click.option("--smoke", is_flag=True, help="Tiny networks, three images: does it all run?")
+@_study_options
 def paper(task: str, smoke: bool, **given: Any) -> None:
     """One task of the paper: train all networks for equal time, compare all methods alike.
 
-    Writes results.json, table.md, table.tex and panel.png; goes on where it stopped.
+    Writes results.json, table.md, table.tex, curves.png and panel.png; goes on where it stopped.
     """
-    from bcdm.benchmark import paper as bench
+    from bcdm.benchmark import study as bench
 
     path = bench.find_task(task)
     _finish(bench.run(path, command=_command(), smoke=smoke, report=_say, **given), None)
@@ -188,18 +197,17 @@ def evaluate(model: str, path: Path | None, **given: Any) -> None:
 
 
 @cli.command()
-@click.argument("study", type=click.Path(path_type=Path, dir_okay=False, exists=True))
-@click.option("--data", type=click.Path(path_type=Path), help="Data folder; default BCDM_DATA.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True)
-@click.option("--only", multiple=True, metavar="NAME", help="These variants only.")
-@click.option("--json", "path", type=click.Path(path_type=Path, dir_okay=False))
-def study(
-    study: Path, data: Path | None, out: Path, only: tuple[str, ...], path: Path | None
-) -> None:
-    """Train several variants for equal time and evaluate them alike; goes on where it stopped."""
+@click.argument("task", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@_study_options
+def study(task: Path, smoke: bool, **given: Any) -> None:
+    """Train several networks for equal time and compare them alike; goes on where it stopped.
+
+    TASK is a file of settings such as those in experiments/parameterisation. Writes results.json,
+    table.md, table.tex, curves.png and panel.png.
+    """
     from bcdm.benchmark import study as bench
 
-    _finish(bench.run(study, data, out, _command(), only=only, report=_say), path)
+    _finish(bench.run(task, command=_command(), smoke=smoke, report=_say, **given), None)
 
 
 @cli.command()

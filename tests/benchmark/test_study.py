@@ -6,9 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
+from bcdm.benchmark.budget import Budget, write_budget
+from bcdm.benchmark.comparison import choose_evenly, choose_shown, load_task
 from bcdm.cli import cli
+
+DUAL = ["parameterisation.statistic=dual", "parameterisation.output=denoised"]
 
 
 @pytest.fixture
@@ -25,41 +29,110 @@ def folder(tmp_path: Path) -> Path:
         "network": {"width": 8, "multipliers": [1, 2], "blocks": 1, "attention": []},
         "training": {"steps": 2, "batch": 4, "validation_images": 2},
     }
-    study = {
-        "base": "base.yaml",
+    methods = {
+        "plain": {"kind": "network", "network": "plain", "calls": 2},
+        "dual": {"kind": "network", "network": "dual", "calls": 2, "few": True},
+    }
+    common = {
         "minutes": 0.002,
-        "variants": {
-            "plain": {"seeds": [0, 1]},
-            "dual": {"set": ["parameterisation.statistic=dual", "parameterisation.output=denoised",
-                             "parameterisation.probes=true"]},
-        },
-        "evaluations": [{"name": "box", "options": {
-            "operator": "{kind: centre_box, box: [4, 4]}", "noise_std": 0.05, "limit": 3,
-            "samples": 3, "calls": 2}}],
-    }  # fmt: skip
-    (tmp_path / "base.yaml").write_text(yaml.safe_dump(base))
-    (tmp_path / "study.yaml").write_text(yaml.safe_dump(study))
+        "set": ["training.warmup=1"],
+        "networks": {"plain": [], "never used": ["network.width=4096"]},
+        "methods": methods,
+        "ours": "plain",
+        "beaten": ["dual"],
+        "figure": ["plain", "dual"],
+        "samples": 4,
+        "images": 7,
+        "few_images": 3,
+        "noise_std": 0.05,
+    }
+    study = {
+        "extends": "common.yaml",
+        "base": "base.yaml",
+        "set": ["parameterisation.probes=true"],
+        "networks": {"dual": DUAL},
+        "operator": "{kind: centre_box, box: [4, 4]}",
+    }
+    for name, content in (("base", base), ("common", common), ("study", study)):
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content))
     return tmp_path
 
 
-def test_variants_are_trained_and_evaluated_alike(folder: Path) -> None:
+def run(folder: Path) -> Result:
     arguments = ["study", str(folder / "study.yaml"), "--data", str(folder)]
-    arguments += ["--out", str(folder / "out"), "--json", str(folder / "r.json")]
-    done = CliRunner().invoke(cli, arguments)
-    assert done.exit_code == 0, done.output
-    rows = json.loads((folder / "r.json").read_text())
-    found = {(row["case"]["variant"], row["case"]["training seed"]) for row in rows}
-    assert found == {("plain", 0), ("plain", 1), ("dual", 0)}
-    assert {row["case"]["evaluation"] for row in rows} == {"box"}
-    assert (folder / "out/curves.png").stat().st_size > 1000
+    arguments += ["--out", str(folder / "out"), "--work", str(folder / "work")]
+    return CliRunner().invoke(cli, arguments)
+
+
+def read(folder: Path) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = json.loads((folder / "out/results.json").read_text())
+    return rows
+
+
+def test_networks_are_trained_and_compared_alike(folder: Path) -> None:
+    done = run(folder)
+    assert done.exit_code == 0 or "miss what is required" in str(done.exception), done.output
+    rows = read(folder)
+    assert {row["case"].get("method") for row in rows} == {"plain", "dual", None}
+    judged = {row["name"]: row["case"] for row in rows if row["required"]}
+    assert set(judged) == {"CRPS gained over another", "one-call PSNR gained over another (dB)"}
+    assert all(case["images"] == 3 for case in judged.values())
+    for name in ("curves.png", "panel.png"):
+        assert (folder / "out" / name).stat().st_size > 1000
     # Nothing is done twice.
-    before = (folder / "out/plain-0/model/model.safetensors").stat().st_mtime_ns
-    again = CliRunner().invoke(cli, [*arguments, "--only", "plain"])
-    assert again.exit_code == 0, again.output
-    assert (folder / "out/plain-0/model/model.safetensors").stat().st_mtime_ns == before
-    kept = json.loads((folder / "r.json").read_text())
-    plain = [row for row in rows if row["case"]["variant"] == "plain"]
-    assert [r["value"] for r in kept] == [r["value"] for r in plain]
+    weights = sorted((folder / "work/networks").glob("*/model/model.safetensors"))
+    assert len(weights) == 2
+    before = [path.stat().st_mtime_ns for path in weights]
+    run(folder)
+    assert [path.stat().st_mtime_ns for path in weights] == before
+    assert [r["value"] for r in read(folder)] == [r["value"] for r in rows]
+
+
+def test_a_task_adds_to_what_it_extends(folder: Path) -> None:
+    task = load_task(folder / "study.yaml")
+    assert task.set == ("training.warmup=1", "parameterisation.probes=true")
+    assert set(task.networks) == {"plain", "dual", "never used"}
+    assert task.base == folder / "base.yaml"
+
+
+def test_committed_budgets_fix_the_steps(folder: Path) -> None:
+    """Another machine trains for as many steps, whatever a step takes there."""
+    write_budget(folder / "out/budgets.json", "plain", Budget(0.002, 10.0, 3))
+    done = run(folder)
+    assert done.exit_code == 0 or "miss what is required" in str(done.exception), done.output
+    assert json.loads((folder / "out/budgets.json").read_text())["plain"]["steps"] == 3
+    log = (folder / "out/logs/plain.jsonl").read_text().splitlines()
+    assert max(json.loads(line)["step"] for line in log) == 3
+    write_budget(folder / "out/budgets.json", "plain", Budget(0.002, 10.0, 4))
+    assert "was trained for 3 steps, not 4" in str(run(folder).exception)
+
+
+def test_few_images_are_among_the_many(folder: Path) -> None:
+    """Methods are paired by image: the images of fewer are images of more."""
+    assert choose_evenly(5, 9) == [0, 1, 2, 3, 4]
+    assert choose_evenly(128, 64)[-1] == 127
+    task = load_task(folder / "study.yaml")
+    few = choose_evenly(7, 3)
+    assert [few[k] for k in choose_shown(task, 3)] == choose_shown(task, 7)
+    done = run(folder)
+    assert done.exit_code == 0 or "miss what is required" in str(done.exception), done.output
+    # The truth's chi-square depends on image and noise alone.
+    truth = {
+        row["case"]["method"]: row["value"]
+        for row in read(folder)
+        if row["name"] == "chi-square per degree of freedom, truth"
+    }
+    task = yaml.safe_load((folder / "common.yaml").read_text())
+    task["methods"]["plain"]["few"] = True
+    (folder / "common.yaml").write_text(yaml.safe_dump(task))
+    run(folder)
+    again = {
+        row["case"]["method"]: row["value"]
+        for row in read(folder)
+        if row["name"] == "chi-square per degree of freedom, truth"
+    }
+    assert truth["plain"] != truth["dual"]
+    assert again["plain"] == truth["dual"]
 
 
 def test_a_family_model_asks_for_an_operator(folder: Path) -> None:
@@ -75,23 +148,17 @@ def test_a_family_model_asks_for_an_operator(folder: Path) -> None:
     assert "serves a family" in str(done.exception)
 
 
-def test_results_of_other_settings_are_refused(folder: Path) -> None:
-    arguments = ["study", str(folder / "study.yaml"), "--data", str(folder), "--only", "dual"]
-    arguments += ["--out", str(folder / "out")]
-    done = CliRunner().invoke(cli, arguments)
-    assert done.exit_code == 0, done.output
-    study = yaml.safe_load((folder / "study.yaml").read_text())
-    study["evaluations"][0]["options"]["calls"] = 3
-    (folder / "study.yaml").write_text(yaml.safe_dump(study))
-    assert "other settings" in str(CliRunner().invoke(cli, arguments).exception)
-    study["evaluations"][0]["options"]["call"] = 3
-    (folder / "study.yaml").write_text(yaml.safe_dump(study))
-    assert "is no study" in str(CliRunner().invoke(cli, arguments).exception)
-
-
-def test_unknown_variants_and_settings_are_refused(folder: Path) -> None:
-    arguments = ["study", str(folder / "study.yaml"), "--out", str(folder / "out")]
-    done = CliRunner().invoke(cli, [*arguments, "--only", "none"])
-    assert "no variant" in str(done.exception)
-    (folder / "study.yaml").write_text("{base: x, minute: 3}")
-    assert "is no study" in str(CliRunner().invoke(cli, arguments).exception)
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{base: x, minute: 3}", "is no task"),
+        ("[1]", "holds no settings"),
+        ("{extends: none.yaml}", "is no task"),
+        ("{extends: common.yaml, base: base.yaml, beaten: [none]}", "compares no method"),
+    ],
+)
+def test_mistakes_are_one_line(folder: Path, content: str, said: str) -> None:
+    (folder / "study.yaml").write_text(content)
+    found = str(run(folder).exception)
+    assert said in found
+    assert "\n" not in found

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,9 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from bcdm.benchmark import evaluate
+from bcdm.benchmark.budget import read_budget, train_for, write_budget
 from bcdm.benchmark.contenders import Contender, ContenderConfig, expand_grid
 from bcdm.benchmark.scores import Scores, open_lpips
-from bcdm.benchmark.study import train_for
 from bcdm.checkpoint import Model, load
 from bcdm.config import load_config
 from bcdm.errors import InputError
@@ -27,33 +27,51 @@ from bcdm.evaluation import LPIPS, crps
 from bcdm.measurement import Measurement
 from bcdm.problems import OneProblem
 
-__all__ = ["Outcome", "Task", "load_task", "run_task", "scale_down"]
+__all__ = [
+    "BUDGETS",
+    "Outcome",
+    "Task",
+    "Tested",
+    "choose_evenly",
+    "choose_shown",
+    "extract_features",
+    "find_images",
+    "load_task",
+    "run_task",
+    "scale_down",
+]
 
 COVERED = (0.5, 0.8)
 SHOWN = 3  # images that figures may show
+BUDGETS = "budgets.json"  # what each network was given: the same steps everywhere
 
 
 class Task(BaseModel):
     """A file of settings.
 
     Attributes:
-        base: Settings of our own network's training, relative to the file.
+        extends: Another such file, whose settings hold where this one says nothing; its networks
+            are added to these, and its `set` comes first.
+        base: Settings of our own network's training, relative to the file that names it.
         minutes: Training time of each network on one thread.
         set: Changes to the base that all networks share.
-        networks: Changes of each network, by name.
+        networks: Changes of each network, by name; those that a method uses are trained.
         operator: What test images are measured with, if that is not what was trained for.
         noise_std: The same for the noise.
         methods: What is compared, by the name in the tables.
         ours: The method that others are tested against.
+        beaten: Methods that ours must beat in CRPS and in the PSNR of one call.
         figure: The methods that the figure and the LaTeX table show, in order.
         samples: Per image, averaged; methods without samples give one.
-        images: Test images, unless a method says otherwise.
+        images: Test images.
+        few_images: Those of them that methods with `few` are scored on, and figures show.
         tune_images: Validation images on which weights are chosen.
         tune_samples: Samples of each for that.
         precision: Of the networks in sampling.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    extends: Path | None = None
     base: Path
     minutes: float = Field(gt=0)
     set: tuple[str, ...] = ()
@@ -62,15 +80,27 @@ class Task(BaseModel):
     noise_std: float | None = None
     methods: dict[str, ContenderConfig]
     ours: str
+    beaten: tuple[str, ...] = ()
     figure: tuple[str, ...]
     samples: int = 10
     images: int = 128
+    few_images: int = 64
     tune_images: int = 16
     tune_samples: int = 4
     batch: int = 16
     precision: Literal["float32", "bfloat16"] = "bfloat16"
     seed: int = 0
     lpips: Path | None = None
+
+
+@dataclass(frozen=True)
+class Tested:
+    """What methods are tried on: images, their numbers in the split, subjects, the problem."""
+
+    images: Tensor
+    rows: list[int]
+    subjects: list[str]
+    problem: OneProblem
 
 
 @dataclass(frozen=True)
@@ -93,14 +123,32 @@ class Outcome:
 
 
 def load_task(path: Path) -> Task:
-    """Reads a task."""
+    """Reads a task, and what it extends."""
     try:
-        task = Task.model_validate(yaml.safe_load(path.read_text()))
-    except (OSError, yaml.YAMLError, ValidationError) as error:
+        task = Task.model_validate(_read(path))
+    except ValidationError as error:
         raise InputError(f"{path} is no task: {' '.join(str(error).split())[:300]}") from None
-    if unknown := ({task.ours, *task.figure} - set(task.methods)):
+    if unknown := ({task.ours, *task.figure, *task.beaten} - set(task.methods)):
         raise InputError(f"{path} compares no method {sorted(unknown)}")
-    return task.model_copy(update={"base": path.parent / task.base})
+    return task
+
+
+def _read(path: Path, depth: int = 3) -> dict[str, Any]:
+    """The settings of a file over those of the file that it extends."""
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise InputError(f"{path} is no task: {' '.join(str(error).split())[:300]}") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{path} is no task: it holds no settings")
+    if "base" in content:
+        content["base"] = path.parent / str(content["base"])
+    if "extends" not in content or depth == 0:
+        return content
+    parent = _read(path.parent / str(content.pop("extends")), depth - 1)
+    networks = {**parent.get("networks", {}), **content.get("networks", {})}
+    changes = [*parent.get("set", ()), *content.get("set", ())]
+    return parent | content | {"networks": networks, "set": changes}
 
 
 def scale_down(task: Task) -> Task:
@@ -109,11 +157,12 @@ def scale_down(task: Task) -> Task:
             "network.attention=[]", "training.steps=4", "training.warmup=1",
             "training.validation_images=2", "training.checkpoint_every=4")  # fmt: skip
     methods = {
-        name: method.model_copy(update={"calls": min(method.calls, 3), "images": None})
+        name: method.model_copy(update={"calls": min(method.calls, 3), "few": False})
         for name, method in task.methods.items()
     }
     small = {"minutes": 0.02, "set": (*task.set, *tiny), "methods": methods, "samples": 3,
-             "images": 3, "tune_images": 2, "tune_samples": 2, "batch": 4}  # fmt: skip
+             "images": 3, "few_images": 3, "tune_images": 2, "tune_samples": 2,
+             "batch": 4}  # fmt: skip
     return task.model_copy(update=small)
 
 
@@ -121,7 +170,8 @@ def run_task(
     task: Task, data: Path | None, out: Path, work: Path, *, report: Callable[[str], None]
 ) -> tuple[dict[str, Outcome], Mapping[str, Model]]:
     """Trains what is not trained, tunes and scores what is not scored; goes on where it stopped."""
-    models = {name: _train(task, name, data, out, work, report) for name in task.networks}
+    used = [name for name in task.networks if name in {m.network for m in task.methods.values()}]
+    models = {name: _train(task, name, data, out, work, report) for name in used}
     outcomes = {}
     for name, config in task.methods.items():
         stored = work / "outcomes" / f"{_hash(_describe(task, config, models))}.npz"
@@ -132,15 +182,32 @@ def run_task(
     return outcomes, models
 
 
-def find_test(task: Task, models: Mapping[str, Model], data: Path | None, count: int, split: str
-              ) -> tuple[Tensor, list[int], OneProblem]:  # fmt: skip
-    """Test (or validation) images, their numbers in the split, and what they are measured with."""
+def find_images(
+    task: Task, models: Mapping[str, Model], data: Path | None, count: int, split: str
+) -> Tested:
+    """Images of a split: of the task's own number, evenly spaced, `count` of them, evenly again."""
     model = models[task.methods[task.ours].network or next(iter(models))]
-    options = evaluate.Options(data=data, split=split, limit=count, operator=task.operator,
-                               noise_std=task.noise_std)  # fmt: skip
+    options = evaluate.Options(data=data, split=split, limit=max(task.images, count),
+                               operator=task.operator, noise_std=task.noise_std)  # fmt: skip
     source, rows = evaluate.choose_images(model, options)
+    rows = [rows[k] for k in choose_evenly(len(rows), count)]
     images = torch.stack([model.preparation(source[i]) for i in rows])
-    return images, rows, evaluate.choose_problem(model, options)
+    named = source.subjects or range(len(source))
+    subjects = [str(named[i]) for i in rows]
+    return Tested(images, rows, subjects, evaluate.choose_problem(model, options))
+
+
+def choose_evenly(count: int, few: int) -> list[int]:
+    """Which of `count` images are taken where `few` are."""
+    positions = np.linspace(0, count - 1, min(few, count)).round().astype(int)
+    return [int(k) for k in positions]
+
+
+def choose_shown(task: Task, count: int) -> list[int]:
+    """Which images of `count` a figure shows: the same ones for few and for all."""
+    every = choose_evenly(task.images, min(task.few_images, task.images))
+    shown = [every[k] for k in choose_evenly(len(every), SHOWN)]
+    return [every.index(k) for k in shown] if count == len(every) else shown
 
 
 def _train(
@@ -149,8 +216,10 @@ def _train(
     """A network by its settings: tasks that need the same one share it."""
     changes = [*task.set, *task.networks[name]]
     settings = load_config(task.base, changes).model_dump(mode="json")
-    folder = work / "networks" / f"{name}-{_hash([settings, task.minutes])}"
-    train_for(task.minutes, task.base, changes, data, folder, report)
+    folder = work / "networks" / f"{settings['name']}-{_hash([settings, task.minutes])}"
+    given = read_budget(out / BUDGETS, name)
+    budget = train_for(task.minutes, task.base, changes, data, folder, report, given)
+    write_budget(out / BUDGETS, name, budget)
     logs = out / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(folder / "log.jsonl", logs / f"{name}.jsonl")
@@ -172,7 +241,9 @@ def _score(
         best = grid[int(np.nanargmin(errors))]
         for one, error in zip(grid, errors, strict=True):
             report(f"  {one.describe()}: {error:.5f} on validation images")
-    x, rows, problem = find_test(task, models, data, config.images or task.images, "test")
+    count = task.few_images if config.few else task.images
+    tested = find_images(task, models, data, count, "test")
+    x, rows, problem = tested.images, tested.rows, tested.problem
     scores, seconds, features, shown, lost = Scores(), [], [], [], 0
     lpips = open_lpips(task.lpips, data)
     any_model = next(iter(models.values()))
@@ -183,9 +254,13 @@ def _score(
         )
         with _choose_precision(task):
             drawn = best.draw(measurement, rows[part], task.samples, task.seed)
+            one_call = best.estimate(measurement, rows[part], task.seed)
         lost += int((~drawn.samples.isfinite()).flatten(2).any(-1).sum())
         samples = drawn.samples.nan_to_num(0.0, 0.0, 0.0)
         estimates = {"single": samples[0], "average": samples.mean(0)}
+        shown.append(torch.stack(list(estimates.values())))
+        if one_call is not None:
+            estimates["one call"] = one_call.nan_to_num(0.0, 0.0, 0.0)
         scores.judge_images(x[part], estimates, any_model.config.data.value_range, lpips)
         if len(samples) > 1:
             scores.judge_samples(x[part], samples, measurement, COVERED)
@@ -194,7 +269,6 @@ def _score(
             away = (samples[0] - x[part]).abs().flatten(1).mean(1)
             scores.add("CRPS", "samples", away)
         seconds.append(drawn.seconds / (len(samples) * len(measurement.y)))
-        shown.append(torch.stack(list(estimates.values())))
         if lpips is not None:
             features.append(extract_features(lpips, samples[0]))
     case = best.describe() | {"images": len(x), "samples": len(samples)}
@@ -205,7 +279,7 @@ def _score(
     return Outcome(
         case,
         {f"{a}, {b}": torch.cat(v).numpy() for (a, b), v in scores.rows.items()},
-        tuple(torch.cat(shown, 1)[:, :SHOWN].numpy()),
+        tuple(torch.cat(shown, 1)[:, choose_shown(task, len(x))].numpy()),
         torch.cat(features).numpy() if features else None,
         mean(seconds),
     )
@@ -213,7 +287,8 @@ def _score(
 
 def _tune(task: Task, one: Contender, models: Mapping[str, Model], data: Path | None) -> float:
     """The CRPS on validation images; infinite where a chain leaves the numbers."""
-    x, rows, problem = find_test(task, models, data, task.tune_images, "val")
+    tested = find_images(task, models, data, task.tune_images, "val")
+    x, rows, problem = tested.images, tested.rows, tested.problem
     measurement = Measurement.simulate(
         x, problem.operator, problem.noise_std, seed=task.seed + 1, indices=rows
     )
@@ -236,8 +311,8 @@ def extract_features(lpips: LPIPS, images: Tensor) -> Tensor:
 
 def _describe(task: Task, config: ContenderConfig, models: Mapping[str, Model]) -> list[object]:
     """All that an outcome depends on."""
-    kept = {"operator", "noise_std", "samples", "images", "tune_images", "tune_samples", "seed",
-            "batch", "precision"}  # fmt: skip
+    kept = {"operator", "noise_std", "samples", "images", "few_images", "tune_images",
+            "tune_samples", "seed", "batch", "precision"}  # fmt: skip
     hashes = {name: model.facts["hashes"] for name, model in models.items()}
     used = hashes.get(config.network or "")
     tested = hashes[task.methods[task.ours].network or next(iter(hashes))]["settings"]

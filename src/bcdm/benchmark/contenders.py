@@ -43,7 +43,7 @@ class ContenderConfig(BaseModel):
         weight: Of guidance or regularisation; several are tuned on the validation split.
         churn: Of DPM-Solver++; several are tuned alike. None: the paper's ancestral steps.
         calls: Network calls per sample; 0 for estimates without samples.
-        images: How many test images it is scored on.
+        few: Whether it is scored on the task's smaller number of images.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -53,7 +53,7 @@ class ContenderConfig(BaseModel):
     weight: tuple[float, ...] = (1.0,)
     churn: tuple[float | None, ...] = (1.0,)
     calls: int = Field(default=0, ge=0)
-    images: int | None = None
+    few: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,14 @@ class Contender:
                 for k in range(count)
             ])  # fmt: skip
         return Drawn(out.float(), time.perf_counter() - start)
+
+    @torch.no_grad()
+    def estimate(self, measurement: Measurement, rows: Sequence[int], seed: int) -> Tensor | None:
+        """The posterior mean by one call, where a network was trained for measurements."""
+        if self.config.kind != "network":
+            return None
+        mean = posterior_mean(self._bind(measurement), seed=seed, count=len(rows))
+        return mean.float()
 
     def _choose_sampler(self, measurement: Measurement) -> Sampler:
         if self.config.kind == "ddrm":
