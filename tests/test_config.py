@@ -41,7 +41,8 @@ def test_every_committed_file_is_of_some_kind() -> None:
 
 @pytest.mark.parametrize("path", COMPARISONS, ids=lambda p: p.stem)
 def test_committed_comparisons_are_valid(path: Path) -> None:
-    for case in load_comparison(path).cases.values():
+    comparison = load_comparison(path)
+    for case in [*comparison.cases.values(), *comparison.foreign.values()]:
         build_operator(parse_operator(case.operator), (64, 64))
 
 

@@ -50,6 +50,15 @@ def test_foreign_operators_are_seen() -> None:
         assert "unlike" in verdict.reason
 
 
+def test_operators_that_show_less_are_seen() -> None:
+    """Two lines of 32, where training has four or more: near in kind, but beyond the range."""
+    lines = torch.zeros(SIZE)
+    lines[:, [0, 1]] = 1
+    verdict = MRI.judge(measure(FourierMask(lines, real=True)))[0]
+    assert not verdict.familiar
+    assert "of white noise" in verdict.reason
+
+
 def test_foreign_noise_is_seen() -> None:
     for std in (0.005, 0.2):
         verdict = MRI.judge(measure(mask(5.0), std))[0]

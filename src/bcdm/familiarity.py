@@ -1,9 +1,11 @@
 r"""Is this measurement one of those a model was trained for?
 
-Operators are compared by what they show of a few fixed images, from smooth to rough: the part of
-each that $A^\top A (A^\top A + \tau)^{-1}$ keeps, with $A$ scaled to unit norm and its noise level
-with it, because only their ratio matters. That needs nothing but the operator's own calculus, so it
-serves any operator, also one of a kind that training never drew.
+Operators are compared by what $G = A^\top A (A^\top A + \tau)^{-1}$ does to a few fixed images $p$,
+from smooth to rough, with $A$ scaled to unit norm and its noise level with it, because only their
+ratio matters. $|G p|$ is how much of them is shown; $p^\top G p - |G p|^2$ is zero for a mask and
+not for a blur; $|G S p - S G p|$ with a shift $S$ is zero for what acts on frequencies and not for
+what acts on pixels. That needs nothing but the operator's own calculus, so it serves any operator,
+also one of a kind that training never drew.
 """
 
 from dataclasses import dataclass
@@ -24,7 +26,9 @@ __all__ = ["Familiarity", "UnfamiliarWarning", "Verdict"]
 # Draws with these counters are kept for reference: training's counters stay far below.
 _FIRST = 1 << 48
 _NEIGHBOURS = 3
-_MARGIN = 0.02  # of the noise range: the norm is known to a few iterations
+_MARGIN = 0.02  # of the ranges: a norm is known to a few iterations, a range by its draws
+_LEAST = 1e-2  # a difference that matters, of probes of unit norm
+_SHIFT = (5, 3)  # pixels
 _SCALES = (0.0, 1.0, 2.0, 4.0, 8.0)  # of smoothing, in pixels
 
 
@@ -83,6 +87,13 @@ class Familiarity:
         reasons = []
         if not low * (1 - _MARGIN) <= std <= high * (1 + _MARGIN):
             reasons.append(f"noise_std {std:.3g} is outside [{low:.3g}, {high:.3g}]")
+        share = float(place[0]) ** 2
+        least, most = (float(v) ** 2 for v in self._cloud[0][:, 0].aminmax())
+        if not least * (1 - _MARGIN) <= share <= most * (1 + _MARGIN):
+            reasons.append(
+                f"the operator shows {share:.1%} of white noise, those of training "
+                f"{least:.1%} to {most:.1%}"
+            )
         if not distance <= 1:
             reasons.append(
                 f"the operator is unlike those of training: {distance:.1f} times as far from them "
@@ -91,15 +102,19 @@ class Familiarity:
         return Verdict(distance, not reasons, "; ".join(reasons))
 
     def _describe(self, operator: LinearOperator, image: ImageSpec) -> tuple[Tensor, float]:
-        """The part that the operator shows of each probe, (probes,), and its norm."""
+        """What the operator does to the probes, (3 probes,), and its norm."""
         low, high = self.problems.noise_std
         channels = image.shape[0]
         probes = self._probes.to(image.dtype).expand(-1, channels, -1, -1) / channels**0.5
-        same = operator.select(torch.zeros(len(probes), dtype=torch.long))
-        power = _measure_power(same, probes)
+        both = torch.cat([probes, probes.roll(_SHIFT, (-2, -1))])
+        same = operator.select(torch.zeros(len(both), dtype=torch.long))
+        power = _measure_power(same, both)
         floor = power * low * high / self.prior_std**2
-        shown = same.gram_function(lambda e: e / (e + floor), probes)
-        return shown.abs().square().flatten(1).sum(1).sqrt().double(), power**0.5
+        shown, moved = same.gram_function(lambda e: e / (e + floor), both).chunk(2)
+        size = _measure_norm(shown)
+        partly = ((probes.conj() * shown).real.flatten(1).sum(1) - size**2).clamp_min(0)
+        local = _measure_norm(moved - shown.roll(_SHIFT, (-2, -1)))
+        return torch.cat([size, partly.sqrt(), local]).double(), power**0.5
 
     @cached_property
     def _probes(self) -> Tensor:
@@ -121,7 +136,7 @@ class Familiarity:
     def _cloud(self) -> tuple[Tensor, Tensor]:
         """Descriptions of drawn operators, and the scale of each number."""
         cloud = self._draw(_FIRST)
-        return cloud, cloud.std(0).clamp_min(1e-3)
+        return cloud, cloud.std(0).clamp_min(_LEAST)
 
     @cached_property
     def _threshold(self) -> float:
@@ -142,6 +157,10 @@ class Familiarity:
         cloud, scale = self._cloud
         distances = torch.cdist(places / scale, cloud / scale)
         return distances.topk(_NEIGHBOURS, largest=False).values.mean(1)
+
+
+def _measure_norm(x: Tensor) -> Tensor:
+    return x.abs().square().flatten(1).sum(1).sqrt()
 
 
 def _measure_power(operator: LinearOperator, x: Tensor) -> float:

@@ -48,6 +48,11 @@ def folder(tmp_path: Path) -> Path:
             "box": {"operator": OPERATOR, "noise_std": [0.02, 0.05], "specialist_noise": 0.05,
                     "specialist": str(tmp_path / "special/model")},
         },
+        "foreign": {
+            "k-space": {"operator": "{kind: fourier_mask, acceleration: 4}", "noise_std": 0.05},
+            "noise": {"operator": OPERATOR, "noise_std": 0.5},
+        },
+        "draws": 50,
         "options": {"limit": 3, "samples": 3, "calls": 2},
     }  # fmt: skip
     (tmp_path / "cases.yaml").write_text(yaml.safe_dump(comparison))
@@ -62,6 +67,11 @@ def test_every_case_is_paired(folder: Path) -> None:
     rows = json.loads((folder / "r.json").read_text())
     names = [row["name"] for row in rows]
     assert names.count("margin over the rival, all cases") == 2
+    assert names.count("margin over the rival") == 4
+    warned = [row["value"] for row in rows if row["name"] == "foreign problem warned about"]
+    assert warned == [1, 1]
+    (alarms,) = [row["value"] for row in rows if row["name"].startswith("false alarms")]
+    assert alarms <= 0.1
     assert names.count("PSNR behind the specialist") == 1
     assert names.count("distance of 90 % coverage from .9") == 2
     assert len(list((folder / "work").glob("*.npz"))) == 5

@@ -14,7 +14,10 @@ from bcdm.benchmark import evaluate
 from bcdm.benchmark.records import Record
 from bcdm.benchmark.statistics import bootstrap
 from bcdm.checkpoint import load
+from bcdm.config import parse_operator
+from bcdm.construction import build_operator
 from bcdm.errors import InputError
+from bcdm.measurement import Measurement
 
 __all__ = ["Comparison", "load_comparison", "run"]
 
@@ -44,6 +47,14 @@ class Case(BaseModel):
     specialist_noise: float = 0.02
 
 
+class Foreign(BaseModel):
+    """What the model was not trained for, and must say so."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    operator: str
+    noise_std: float
+
+
 class Comparison(BaseModel):
     """A file of settings.
 
@@ -51,6 +62,8 @@ class Comparison(BaseModel):
         model: The model of a family.
         rival: Another of the same family and budget; None for none.
         cases: By name.
+        foreign: Problems outside the family, by name.
+        draws: Problems of the family itself on which false alarms are counted.
         options: Of every evaluation.
     """
 
@@ -58,9 +71,12 @@ class Comparison(BaseModel):
     model: str
     rival: str | None = None
     cases: dict[str, Case]
+    foreign: dict[str, Foreign] = {}
+    draws: int = Field(default=1000, ge=1)
     options: evaluate.Options = evaluate.Options()
 
 
+_FRESH = 1 << 46
 Numbers = dict[str, np.ndarray]
 
 
@@ -100,6 +116,11 @@ def run(
                 )
                 margins["CRPS, samples"].append(theirs["CRPS, samples"] - mine["CRPS, samples"])
                 subjects += groups
+                for metric, parts in margins.items():
+                    which = {"metric": metric, "rival": settings.rival} | where
+                    interval = bootstrap(parts[-1], groups=groups)
+                    margin = float(parts[-1].mean())
+                    records.append(record("margin over the rival", which, margin, "", interval))
             if case.specialist is not None and noise == case.specialist_noise:
                 special, _ = score(case.specialist, None, None)
                 records += _list(case.specialist, where, special, groups, record, judged=False)
@@ -107,11 +128,35 @@ def run(
     for metric, parts in margins.items():
         if parts:
             away = np.concatenate(parts)
-            which: dict[str, object] = {"metric": metric, "rival": settings.rival}
+            which = {"metric": metric, "rival": settings.rival}
             interval = bootstrap(away, groups=subjects)
             name = "margin over the rival, all cases"
             records.append(record(name, which, float(away.mean()), "", interval, "> 0"))
-    return records
+    return records + _judge_bounds(settings, record)
+
+
+def _judge_bounds(settings: Comparison, record: Callable[..., Record]) -> list[Record]:
+    """How often the model warns of its own family, and whether it does of what is foreign."""
+    judge = load(settings.model).familiarity
+    if judge is None:
+        raise InputError(f"{settings.model} was trained for one operator, not for a family")
+    # Fresh draws: far from training's counters, and from those that the judge keeps.
+    operator, std = judge.problems.draw(range(_FRESH, _FRESH + settings.draws))
+    blank = torch.zeros(settings.draws, 1, *judge.problems.size)
+    verdicts = judge.judge(Measurement(operator.forward(blank), operator, std))
+    alarms = np.array([not verdict.familiar for verdict in verdicts], float)
+    case: dict[str, object] = {"model": settings.model, "draws": settings.draws}
+    rows = [record("false alarms of an unfamiliar problem", case, float(alarms.mean()), "",
+                   bootstrap(alarms), "<= 0.05")]  # fmt: skip
+    for name, foreign in settings.foreign.items():
+        outside = build_operator(parse_operator(foreign.operator), judge.problems.size)
+        measurement = Measurement(outside.forward(blank[:1]), outside, foreign.noise_std)
+        verdict = judge.judge(measurement)[0]
+        case = {"model": settings.model, "case": name, "distance": verdict.distance}
+        case |= foreign.model_dump()
+        warned = float(not verdict.familiar)
+        rows.append(record("foreign problem warned about", case, warned, "", None, ">= 1"))
+    return rows
 
 
 def _score(
