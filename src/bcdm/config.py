@@ -214,6 +214,8 @@ class TrainingConfig(_Model):
     weights: Literal["float32", "float16"] = "float32"
     """How matrices are stored in the model; training state keeps full precision."""
     seed: int = 0
+    start_from: str | None = None
+    """A model (name or folder) of the same network, whose weights training starts from."""
     log_every: int = Field(default=20, gt=0)
     validate_every: int = Field(default=1000, gt=0)
     validation_images: int = Field(default=64, gt=0)

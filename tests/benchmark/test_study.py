@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
         "extends": "common.yaml",
         "base": "base.yaml",
         "set": ["parameterisation.probes=true"],
-        "networks": {"dual": DUAL},
+        "networks": {"dual": [*DUAL, "training.start_from=network:plain"]},
         "operator": "{kind: centre_box, box: [4, 4]}",
     }
     for name, content in (("base", base), ("common", common), ("study", study)):

@@ -43,6 +43,7 @@ __all__ = [
 
 COVERED = (0.5, 0.8)
 SHOWN = 3  # images that figures may show
+_START = "training.start_from=network:"
 BUDGETS = "budgets.json"  # what each network was given: the same steps everywhere
 
 
@@ -56,6 +57,7 @@ class Task(BaseModel):
         minutes: Training time of each network on one thread.
         set: Changes to the base that all networks share.
         networks: Changes of each network, by name; those that a method uses are trained.
+            "training.start_from=network:NAME" starts one from another.
         operator: What test images are measured with, if that is not what was trained for.
         noise_std: The same for the noise.
         methods: What is compared, by the name in the tables.
@@ -171,7 +173,7 @@ def run_task(
 ) -> tuple[dict[str, Outcome], Mapping[str, Model]]:
     """Trains what is not trained, tunes and scores what is not scored; goes on where it stopped."""
     used = [name for name in task.networks if name in {m.network for m in task.methods.values()}]
-    models = {name: _train(task, name, data, out, work, report) for name in used}
+    models = {name: _train(task, name, data, out, work, report)[1] for name in used}
     outcomes = {}
     for name, config in task.methods.items():
         stored = work / "outcomes" / f"{_hash(_describe(task, config, models))}.npz"
@@ -212,18 +214,24 @@ def choose_shown(task: Task, count: int) -> list[int]:
 
 def _train(
     task: Task, name: str, data: Path | None, out: Path, work: Path, report: Callable[[str], None]
-) -> Model:
-    """A network by its settings: tasks that need the same one share it."""
+) -> tuple[Path, Model]:
+    """A network by its settings, and its folder: tasks that need the same one share it."""
     changes = [*task.set, *task.networks[name]]
     settings = load_config(task.base, changes).model_dump(mode="json")
-    folder = work / "networks" / f"{settings['name']}-{_hash([settings, task.minutes])}"
+    content: list[object] = [settings, task.minutes]
+    for number, change in enumerate(changes):
+        if change.startswith(_START):
+            other, start = _train(task, change.removeprefix(_START), data, out, work, report)
+            content.append(start.facts["hashes"])
+            changes[number] = f"training.start_from={other / 'model'}"
+    folder = work / "networks" / f"{settings['name']}-{_hash(content)}"
     given = read_budget(out / BUDGETS, name)
     budget = train_for(task.minutes, task.base, changes, data, folder, report, given)
     write_budget(out / BUDGETS, name, budget)
     logs = out / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(folder / "log.jsonl", logs / f"{name}.jsonl")
-    return load(folder / "model")
+    return folder, load(folder / "model")
 
 
 def _score(

@@ -13,9 +13,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from bcdm.checkpoint import load
 from bcdm.config import RunConfig
 from bcdm.construction import build_method, build_preparation, build_problems
 from bcdm.data import Augmentation, ImageBatches, ImageSource
+from bcdm.errors import InputError
 from bcdm.training.logs import Log
 from bcdm.training.objective import LevelSampling, Objective
 from bcdm.training.state import Checkpoints, TrainingState
@@ -79,6 +81,8 @@ class Trainer:
         self.preparation = build_preparation(config.data)
         self.shape = shape = tuple(self.preparation(images[0]).shape)
         method = build_method(config, shape)
+        if config.training.start_from is not None:
+            copy_weights(load(config.training.start_from).method.network, method.network)
         method.network.to(processes.device)
         problems = build_problems(config, (shape[-2], shape[-1]))
         self.problems = problems.to(processes.device)
@@ -206,3 +210,22 @@ class Trainer:
             log.say(self.state.step, f"validation: one-call PSNR {values['psnr']:.2f} dB")
         if self.processes.world > 1:
             dist.barrier()
+
+
+def copy_weights(source: nn.Module, target: nn.Module) -> None:
+    """Starts a network from another of the same layers.
+
+    Input channels that the other does not have start without effect.
+    """
+    known = source.state_dict()
+    with torch.no_grad():
+        for name, weight in target.state_dict().items():
+            found = known.get(name)
+            more = found is not None and weight.ndim == 4 and found.shape[1] < weight.shape[1]
+            if found is not None and more and found.shape[0] == weight.shape[0]:
+                weight.zero_()
+                weight[:, : found.shape[1]] = found
+            elif found is not None and found.shape == weight.shape:
+                weight.copy_(found)
+            else:
+                raise InputError(f"training.start_from is of another network: {name} differs")
