@@ -1,5 +1,6 @@
 """The command line. Heavy packages are imported inside the commands, so that help is instant."""
 
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from bcdm.commands import COMMANDS
 from bcdm.errors import InputError
 
 if TYPE_CHECKING:
-    from bcdm.benchmark.records import Record
+    from bcdm.benchmark.records import Column, Record
 
 __all__ = ["main"]
 
@@ -118,7 +119,8 @@ def family(comparison: Path, path: Path | None, **given: Any) -> None:
     """A model of a family on operators it never saw, beside a rival and specialists."""
     from bcdm.benchmark import family as bench
 
-    _finish(bench.run(comparison, command=_command(), report=_say, **given), path)
+    records = bench.run(comparison, command=_command(), report=_say, **given)
+    _finish(records, path, bench.KEYS, bench.COLUMNS)
 
 
 @cli.command()
@@ -164,7 +166,7 @@ def calls(model: str, calls: str, path: Path | None, **given: Any) -> None:
     except ValueError:
         raise InputError(f"--calls takes numbers such as 5,20,500, got {calls!r}") from None
     records = bench.run(model, Options(**given), _command(), calls=counts, report=_say)
-    _finish(records, path)
+    _finish(records, path, ["calls"], bench.COLUMNS)
 
 
 @cli.command()
@@ -224,20 +226,30 @@ for _command_object in COMMANDS:
     cli.add_command(_command_object)
 
 
-def _finish(records: "Sequence[Record]", path: Path | None) -> None:
-    from bcdm.benchmark.records import all_hold, format_table, write_records
+def _finish(
+    records: "Sequence[Record]",
+    path: Path | None,
+    keys: "Sequence[str]" = (),
+    columns: "Sequence[Column]" = (),
+) -> None:
+    """Shows records, and writes them; with columns a page of them, too, beside the file."""
+    from bcdm.benchmark.records import all_hold, format_table, make_page, write_records
 
     click.echo(format_table(records))
     if path is not None:
         write_records(path, records)
         _say(f"wrote {path}")
+        if columns:
+            page = path.with_suffix(".md")
+            page.write_text(make_page(records, keys, columns))
+            _say(f"wrote {page}")
     if not all_hold(records):
         missed = sum(record.holds is False for record in records)
         raise SystemExit(f"{missed} of {len(records)} rows miss what is required")
 
 
 def _command() -> str:
-    return " ".join(["bcdm", *sys.argv[1:]])
+    return shlex.join(["bcdm", *sys.argv[1:]])
 
 
 def _say(line: str) -> None:

@@ -75,6 +75,9 @@ def test_every_case_is_paired(folder: Path) -> None:
     assert names.count("PSNR behind the specialist") == 1
     assert names.count("distance of 90 % coverage from .9") == 2
     assert len(list((folder / "work").glob("*.npz"))) == 5
+    page = (folder / "r.md").read_text()
+    assert page.count("| box |") == 5
+    assert "margin over the rival, all cases" in page
     before = [path.stat().st_mtime_ns for path in sorted((folder / "work").glob("*.npz"))]
     run(*arguments)
     assert json.loads((folder / "r.json").read_text()) == rows

@@ -9,14 +9,14 @@ import torch
 
 from bcdm.benchmark import evaluate
 from bcdm.benchmark.overhead import interleave
-from bcdm.benchmark.records import Record
+from bcdm.benchmark.records import Column, Record
 from bcdm.checkpoint import Model, load
 from bcdm.construction import build_method
 from bcdm.diffusion import Ancestral, DPMSolver, sample
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 
-__all__ = ["run"]
+__all__ = ["COLUMNS", "run"]
 
 CALLS = (5, 10, 20, 50, 100, 500)
 FEW = 20
@@ -27,6 +27,12 @@ KEPT = {
     ("coverage 90%", "hidden pixels"),
     ("chi-square per degree of freedom", "single sample"),
 }
+COLUMNS = (
+    Column("PSNR, mean of samples (dB)", "PSNR", "sample mean"),
+    Column("CRPS", "CRPS", "samples", 4),
+    Column("coverage of 90 % intervals", "coverage 90%", "all pixels", 3),
+    Column("chi-square of a sample", "chi-square per degree of freedom", "single sample"),
+)
 PAPER_STEPS, PAPER_ITERATIONS = 1000, 4
 
 

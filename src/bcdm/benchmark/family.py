@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bcdm.benchmark import evaluate
-from bcdm.benchmark.records import Record
+from bcdm.benchmark.records import Column, Record
 from bcdm.benchmark.statistics import bootstrap
 from bcdm.checkpoint import load
 from bcdm.config import parse_operator
@@ -19,7 +19,7 @@ from bcdm.construction import build_operator
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 
-__all__ = ["Comparison", "load_comparison", "run"]
+__all__ = ["COLUMNS", "KEYS", "Comparison", "load_comparison", "run"]
 
 KEPT = (
     ("PSNR", "one-call mean", "dB"),
@@ -27,6 +27,16 @@ KEPT = (
     ("CRPS", "samples", ""),
     ("coverage 90%", "all pixels", ""),
     ("chi-square per degree of freedom", "single sample", ""),
+)
+
+
+KEYS = ("case", "noise_std", "model")
+COLUMNS = (
+    Column("PSNR, one call (dB)", "PSNR", "one-call mean"),
+    Column("PSNR, mean of samples (dB)", "PSNR", "sample mean"),
+    Column("CRPS", "CRPS", "samples", 4),
+    Column("coverage of 90 % intervals", "coverage 90%", "all pixels", 3),
+    Column("chi-square of a sample", "chi-square per degree of freedom", "single sample"),
 )
 
 

@@ -6,10 +6,11 @@ import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from bcdm.errors import InputError
 
-__all__ = ["Record", "all_hold", "format_table", "write_records"]
+__all__ = ["Column", "Record", "all_hold", "format_table", "make_page", "write_records"]
 
 _COMPARE = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
 
@@ -67,6 +68,55 @@ def write_records(path: Path, records: Sequence[Record]) -> None:
     partial = path.with_name(path.name + ".partial")
     partial.write_text(json.dumps(rows, indent=1, allow_nan=False) + "\n")
     partial.replace(path)
+
+
+class Column(NamedTuple):
+    """A column of a page: heading, the record it shows, which estimate of several, digits."""
+
+    heading: str
+    name: str
+    estimate: str | None = None
+    digits: int = 2
+
+
+def make_page(records: Sequence[Record], keys: Sequence[str], columns: Sequence[Column]) -> str:
+    """Markdown: a table with a row for each value of the keys, and all that was required below.
+
+    >>> rows = [Record("PSNR", {"calls": 5}, 30.0, "dB"), Record("gain", {}, 1.0, required="> 0")]
+    >>> print(make_page(rows, ["calls"], [Column("PSNR (dB)", "PSNR", digits=1)]))
+    | calls | PSNR (dB) |
+    | --- | --- |
+    | 5 | 30.0 |
+    <BLANKLINE>
+    - gain: 1 (> 0: holds)
+    <BLANKLINE>
+    """
+    cells: dict[tuple[object, ...], dict[Column, str]] = {}
+    for record in records:
+        for column in columns:
+            fits = record.name == column.name and all(key in record.case for key in keys)
+            if fits and column.estimate in (None, record.case.get("estimate")):
+                row = cells.setdefault(tuple(record.case[key] for key in keys), {})
+                value = record.value
+                row[column] = "" if value is None else f"{value:.{column.digits}f}"
+    heads = [*keys, *(column.heading for column in columns)]
+    lines = ["| " + " | ".join(heads) + " |", "| " + " | ".join("---" for _ in heads) + " |"]
+    for place, row in cells.items():
+        values = [*map(str, place), *(row.get(column, "") for column in columns)]
+        lines.append("| " + " | ".join(values) + " |")
+    lines.append("")
+    for record in records:
+        if record.required is not None:
+            case = ", ".join(str(record.case[key]) for key in record.case if key != "operator")
+            interval = "" if record.interval is None else " [{:.4g}, {:.4g}]".format(
+                *record.interval)  # fmt: skip
+            number = "none" if record.value is None else f"{record.value:.4g}"
+            verdict = "holds" if record.holds else "MISSED"
+            where = f" ({case})" if case else ""
+            lines.append(
+                f"- {record.name}{where}: {number}{interval} ({record.required}: {verdict})"
+            )
+    return "\n".join(lines) + "\n"
 
 
 def format_table(records: Sequence[Record]) -> str:
