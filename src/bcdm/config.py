@@ -169,8 +169,10 @@ class NetworkConfig(_Model):
 class ParameterisationConfig(_Model):
     """What the network sees and gives; see methods/bayesian.py."""
 
-    statistic: Literal["whitened", "pivot", "wiener", "normalised", "dual", "joint"] = "wiener"
-    output: Literal["image", "residual", "denoised", "noise"] = "residual"
+    statistic: Literal["whitened", "pivot", "wiener", "normalised", "dual", "joint", "bridge"] = (
+        "wiener"
+    )
+    output: Literal["image", "residual", "denoised", "noise", "bridge"] = "residual"
     weight: float = 0.01
     prior_std: float = 0.5
     known_std: float = 0.0
@@ -181,7 +183,7 @@ class ParameterisationConfig(_Model):
 class ScheduleConfig(_Model):
     """The diffusion."""
 
-    kind: Literal["VP", "VE"] = "VP"
+    kind: Literal["VP", "VE", "bridge"] = "VP"
     sigma_min: float = 0.002
     spread: float | None = None
     """Of the most uncertain direction, for grids that skip where nothing is decided."""
