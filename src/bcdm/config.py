@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationError,
+    model_serializer,
+)
 
 from bcdm.errors import InputError
 
@@ -45,6 +53,14 @@ class DataConfig(_Model):
     flip: bool = False
     shift: int = 0
     cache: bool = True
+    count: int | None = Field(default=None, gt=0)
+    """Training images in `path`, for plans that are made where the images are not."""
+
+    @model_serializer(mode="wrap")
+    def _leave_out_count(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Where nothing is stated nothing is stored: settings of finished runs stay the same."""
+        stored: dict[str, Any] = write(self)
+        return {name: stored[name] for name in stored if name != "count" or self.count}
 
 
 class FourierMaskConfig(_Model):
