@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationError,
+    model_serializer,
+)
 
 from bcdm.errors import InputError
 
@@ -45,6 +53,14 @@ class DataConfig(_Model):
     flip: bool = False
     shift: int = 0
     cache: bool = True
+    count: int | None = Field(default=None, gt=0)
+    """Training images in `path`, for plans that are made where the images are not."""
+
+    @model_serializer(mode="wrap")
+    def _leave_out_count(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Where nothing is stated nothing is stored: settings of finished runs stay the same."""
+        stored: dict[str, Any] = write(self)
+        return {name: stored[name] for name in stored if name != "count" or self.count}
 
 
 class FourierMaskConfig(_Model):
@@ -169,8 +185,10 @@ class NetworkConfig(_Model):
 class ParameterisationConfig(_Model):
     """What the network sees and gives; see methods/bayesian.py."""
 
-    statistic: Literal["whitened", "pivot", "wiener", "normalised", "dual", "joint"] = "wiener"
-    output: Literal["image", "residual", "denoised", "noise"] = "residual"
+    statistic: Literal["whitened", "pivot", "wiener", "normalised", "dual", "joint", "bridge"] = (
+        "wiener"
+    )
+    output: Literal["image", "residual", "denoised", "noise", "bridge"] = "residual"
     weight: float = 0.01
     prior_std: float = 0.5
     known_std: float = 0.0
@@ -181,7 +199,7 @@ class ParameterisationConfig(_Model):
 class ScheduleConfig(_Model):
     """The diffusion."""
 
-    kind: Literal["VP", "VE"] = "VP"
+    kind: Literal["VP", "VE", "bridge"] = "VP"
     sigma_min: float = 0.002
     spread: float | None = None
     """Of the most uncertain direction, for grids that skip where nothing is decided."""

@@ -4,7 +4,7 @@ import torch
 
 from bcdm import config as settings
 from bcdm.data import Preparation
-from bcdm.diffusion import VE, VP, Schedule
+from bcdm.diffusion import VE, VP, Bridge, Schedule
 from bcdm.errors import InputError
 from bcdm.methods import Bayesian, Parameterisation
 from bcdm.networks import Experts, NCSNpp, NCSNppConfig, UnrolledNetwork
@@ -85,9 +85,9 @@ def build_operator(config: settings.SingleOperatorConfig, size: tuple[int, int])
 
 
 def build_schedule(config: settings.ScheduleConfig) -> Schedule:
-    """VP or VE."""
-    kind = VP if config.kind == "VP" else VE
-    return kind(config.sigma_min, spread=config.spread)
+    """VP, VE or a bridge."""
+    kinds = {"VP": VP, "VE": VE, "bridge": Bridge}
+    return kinds[config.kind](config.sigma_min, spread=config.spread)
 
 
 def build_method(config: settings.RunConfig, shape: tuple[int, ...]) -> Bayesian:
@@ -98,6 +98,8 @@ def build_method(config: settings.RunConfig, shape: tuple[int, ...]) -> Bayesian
     # The paper's iterations pass on the image alone; a residual needs to know what it is added to.
     recall = network.iterations > 1 and config.parameterisation.output != "image"
     parameterisation = Parameterisation(**config.parameterisation.model_dump())
+    if parameterisation.statistic == "bridge" and config.schedule.kind != "bridge":
+        raise InputError("the statistic bridge needs schedule.kind=bridge")
     images = 1 + int(recall) + parameterisation.extra_images
     backbone = NCSNppConfig(
         channels_in=shape[0] * images + parameterisation.extra_channels,

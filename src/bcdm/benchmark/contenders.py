@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from bcdm.checkpoint import Model
-from bcdm.diffusion import Ancestral, Denoiser, DPMSolver, Sampler, posterior_mean, sample
+from bcdm.diffusion import DDIM, Ancestral, Denoiser, DPMSolver, Sampler, posterior_mean, sample
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.methods import (
@@ -38,7 +38,8 @@ class ContenderConfig(BaseModel):
 
     Attributes:
         kind: What it is. "network" is a trained one, by its own conditioning; "mean" its single
-            call; guided methods take an unconditional network.
+            call; "bridge" one on a bridge, by the bridge's own posterior; guided methods take an
+            unconditional network.
         network: The name of the trained network it needs.
         weight: Of guidance or regularisation; several are tuned on the validation split.
         churn: Of DPM-Solver++; several are tuned alike. None: the paper's ancestral steps.
@@ -47,8 +48,8 @@ class ContenderConfig(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    kind: Literal["least_squares", "total_variation", "mean", "network", "denoising",
-                  "dps", "dmps", "pigdm", "diffpir", "ddrm", "mmps"]  # fmt: skip
+    kind: Literal["least_squares", "total_variation", "mean", "network", "bridge",
+                  "denoising", "dps", "dmps", "pigdm", "diffpir", "ddrm", "mmps"]  # fmt: skip
     network: str | None = None
     weight: tuple[float, ...] = (1.0,)
     churn: tuple[float | None, ...] = (1.0,)
@@ -92,7 +93,9 @@ class Contender:
             case["calls"] = 1
         if self.config.kind in (*_GUIDED, "total_variation"):
             case["weight"] = self.weight
-        if self.samples and self.config.kind not in ("diffpir", "ddrm"):
+        if self.config.kind == "bridge":
+            case["sampler"] = "posterior of the bridge"
+        elif self.samples and self.config.kind not in ("diffpir", "ddrm"):
             case["sampler"] = "Eq. 3" if self.churn is None else f"DPM++ churn {self.churn:g}"
         return case
 
@@ -106,7 +109,8 @@ class Contender:
         else:
             sampler = self._choose_sampler(measurement)
             steps = self.config.calls
-            grid = denoiser.schedule.time_grid(steps) if self.churn is None else None
+            timed = self.churn is None or self.config.kind == "bridge"
+            grid = denoiser.schedule.time_grid(steps) if timed else None
             out = torch.stack([
                 sample(denoiser, sampler, steps=steps, grid=grid, seed=seed, progress=False,
                        indices=[row * count + k for row in rows])
@@ -127,6 +131,8 @@ class Contender:
             return DDRM(measurement)
         if self.config.kind == "diffpir":
             return Renewal()
+        if self.config.kind == "bridge":
+            return DDIM(1.0)
         return Ancestral() if self.churn is None else DPMSolver(self.churn)
 
     def _bind(self, measurement: Measurement) -> Denoiser:
@@ -140,7 +146,7 @@ class Contender:
             return TotalVariation(self.weight)
         if self.model is None:
             raise InputError(f"a method of kind {kind} needs the name of a network")
-        if kind in ("network", "mean"):
+        if kind in ("network", "mean", "bridge"):
             return self.model.method
         prior = self.model.prior
         if kind == "ddrm":

@@ -13,13 +13,14 @@ from bcdm.diffusion.samplers import (
     Step,
 )
 from bcdm.diffusion.sampling import NoiseSource, posterior_mean, run_chain, sample
-from bcdm.diffusion.schedules import VE, VP, NoiseLevel, Schedule, paper_grid
+from bcdm.diffusion.schedules import VE, VP, Bridge, NoiseLevel, Schedule, paper_grid
 
 __all__ = [
     "DDIM",
     "VE",
     "VP",
     "Ancestral",
+    "Bridge",
     "DPMSolver",
     "Denoiser",
     "EulerMaruyama",

@@ -6,7 +6,7 @@ Samplers step from level to level; nothing depends on an integer time.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from math import log
+from math import log, sqrt
 from typing import NamedTuple
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bcdm.errors import InputError
 
-__all__ = ["VE", "VP", "NoiseLevel", "Schedule", "paper_grid"]
+__all__ = ["VE", "VP", "Bridge", "NoiseLevel", "Schedule", "paper_grid"]
 
 # Power of the unknown over that of the noise up to which a level holds nothing of the image: a step
 # across all such levels misses this part of the variance that it should add.
@@ -180,6 +180,90 @@ class VE(Schedule):
         """Linear in log-SNR."""
         low, high = self.log_snr_range
         return (high - log_snr) / (high - low)
+
+
+@dataclass(frozen=True)
+class Bridge(Schedule):
+    r"""From an image to a known one, $x_1$: the bridge of I2SB (Liu et al., 2023).
+
+    A Brownian motion of variance $\int_0^t \beta = B s$, with $s = 1$ at $t = 1$, that ends in
+    $x_1$ is $(1 - s) x_0 + s x_1 + \sqrt{B s (1 - s)}\, n$ on its way. Less what is known,
+    $s x_1$, that is a level with $\alpha = 1 - s$ and $\sigma^2 = B \alpha (1 - \alpha)$, and its
+    transitions are those of any schedule: DDIM with $\eta = 1$ is the published sampler. At both
+    ends there is no noise.
+
+    Args:
+        sigma_min: The first and the last noise level.
+        beta_min: $\beta_0$.
+        beta_max: $\beta_1$. As published, $\sqrt\beta$ runs half the way from $\sqrt{\beta_0}$ to
+            $\sqrt{\beta_1}$ and back again.
+
+    >>> float(Bridge().level(torch.tensor([0.0]).double()).sigma.square() / Bridge().variance)
+    0.108
+    """
+
+    sigma_min: float = 0.002
+    beta_min: float = 0.1
+    beta_max: float = 0.3
+
+    def __post_init__(self) -> None:
+        if not 0 < self.beta_min < self.beta_max:
+            raise InputError("a bridge needs 0 < beta_min < beta_max")
+        if not 0 < 4 * self.sigma_min**2 < self.variance:
+            raise InputError(f"a bridge needs 0 < sigma_min < {sqrt(self.variance) / 2:.3f}")
+
+    @property
+    def variance(self) -> float:
+        """That of the whole motion, B."""
+        return 2 * float(self._gather(torch.tensor(0.5, dtype=torch.float64)))
+
+    @property
+    def log_snr_range(self) -> tuple[float, float]:
+        """Where the noise is `sigma_min`, near either end."""
+        share = self.sigma_min**2 / self.variance
+        root = (1 + sqrt(1 - 4 * share)) / 2
+        reach, centre = 2 * log(root) - log(share), -log(self.variance)
+        return centre - reach, centre + reach
+
+    def level(self, log_snr: Tensor) -> NoiseLevel:
+        """Alpha is a logistic function."""
+        log_sigmoid = torch.nn.functional.logsigmoid
+        shifted = log_snr + log(self.variance)
+        ahead, behind = log_sigmoid(shifted), log_sigmoid(-shifted)
+        return NoiseLevel(ahead.exp(), ((ahead + behind + log(self.variance)) / 2).exp())
+
+    def growth(self, level: NoiseLevel) -> Tensor:
+        r"""$1 - \alpha$."""
+        return 1 - level.alpha
+
+    def log_snr(self, time: Tensor) -> Tensor:
+        """Within the range: the bridge's ends have none."""
+        low, high = self.log_snr_range
+        passed, left = self._pass(time), self._pass(1 - time)
+        return (left.log() - passed.log() - log(self.variance)).clamp(low, high)
+
+    def time(self, log_snr: Tensor) -> Tensor:
+        """The bridge is the same seen from its other end."""
+        shifted = log_snr + log(self.variance)
+        short = self.variance * torch.sigmoid(-shifted.abs())
+        first, slope = self._roots
+        early = ((first**3 + 3 * slope * short) ** (1 / 3) - first) / slope
+        return torch.where(shifted > 0, early, 1 - early)
+
+    @property
+    def _roots(self) -> tuple[float, float]:
+        r"""$\sqrt\beta$ at the start, and its slope."""
+        return sqrt(self.beta_min), sqrt(self.beta_max) - sqrt(self.beta_min)
+
+    def _gather(self, time: Tensor) -> Tensor:
+        r"""$\int_0^t \beta$ up to half the time."""
+        first, slope = self._roots
+        return time * (first**2 + first * slope * time + slope**2 * time**2 / 3)
+
+    def _pass(self, time: Tensor) -> Tensor:
+        """The same at all times."""
+        early = self._gather(torch.minimum(time, 1 - time))
+        return torch.where(time < 0.5, early, self.variance - early)
 
 
 def paper_grid(steps: int = 1000) -> Tensor:

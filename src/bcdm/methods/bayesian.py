@@ -44,13 +44,15 @@ class Parameterisation:
             scaled to unit size where nothing is measured; "wiener" is the linear estimate $w$;
             "normalised" is $\hat x_t$ scaled to unit size in every direction under a white prior;
             "dual" is no statistic but both parts side by side, $x_t$ and $A^\top y$; "joint" is
-            $w$ and both parts.
+            $w$ and both parts. "bridge" is none either: $x_t + (1 - \alpha) x_1$, on the way from
+            $x_0$ to the linear estimate $x_1$ of $y$, under the schedule `Bridge`.
         output: "image" is the paper's: the network gives $x_d$ and data consistency follows, each
             iteration. "residual" is $w + C f$ with $C = \sigma (\sigma^2 / s^2 + M_t)^{-1/2}$, the
             standard deviation that the prior leaves after $x_t$ and $y$: what is known well is
             moved little, by construction. "denoised" is the same with $y$ left out of $w$ and $C$,
             the usual preconditioning of a diffusion model: $y$ enters through the input alone.
-            "noise" is the older one: the network gives the noise of $x_t$.
+            "noise" is the older one: the network gives the noise of $x_t$. "bridge" is that of
+            I2SB: the network gives what the bridge has moved so far over its standard deviation.
         weight: $\lambda$ of data consistency ("image" only).
         prior_std: $s$, the standard deviation of a pixel in what $y$ leaves unknown.
         known_std: $S$, how much more there is in what $y$ fixes ("residual" only). A small $s$
@@ -64,8 +66,10 @@ class Parameterisation:
             the operator and its noise leave unknown, where one network serves many of them.
     """
 
-    statistic: Literal["whitened", "pivot", "wiener", "normalised", "dual", "joint"] = "wiener"
-    output: Literal["image", "residual", "denoised", "noise"] = "residual"
+    statistic: Literal["whitened", "pivot", "wiener", "normalised", "dual", "joint", "bridge"] = (
+        "wiener"
+    )
+    output: Literal["image", "residual", "denoised", "noise", "bridge"] = "residual"
     weight: float = 0.01
     prior_std: float = 0.5
     known_std: float = 0.0
@@ -81,6 +85,8 @@ class Parameterisation:
                 )
         if self.weight <= 0 or self.prior_std <= 0 or min(self.known_std, self.model_std) < 0:
             raise InputError("weight and prior_std must be > 0, known_std and model_std 0 or more")
+        if (self.statistic == "bridge") != (self.output == "bridge"):
+            raise InputError("statistic and output are both a bridge, or neither is")
 
     @property
     def extra_images(self) -> int:
@@ -116,6 +122,9 @@ class Parameterisation:
                 extra,
             )
         alpha, sigma = conditioning.level
+        if self.output == "bridge":
+            (moved,) = fit(x_t, sigma / alpha.sqrt())
+            return Prepared(seen, lambda f: seen - moved * f, extra=extra)
         if self.output == "noise":
             grown, noise = fit(x_t, 1 / alpha, sigma / alpha)
             return Prepared(seen, lambda f: grown * x_t - noise * f, extra=extra)
@@ -137,13 +146,15 @@ class Parameterisation:
     def weigh(self, level: NoiseLevel) -> Tensor:
         """What squared errors at a level count in training.
 
-        The paper's plain loss for "image", the error of the noise for "noise"; otherwise errors
-        are relative to what is unknown.
+        The paper's plain loss for "image", that of the network's own output for "noise" and
+        "bridge"; otherwise errors are relative to what is unknown.
         """
         if self.output == "image":
             return torch.ones_like(level.sigma)
         if self.output == "noise":
             return (level.alpha / level.sigma) ** 2
+        if self.output == "bridge":
+            return level.alpha / level.sigma**2
         return self.scale(level) ** -2
 
     def _size(self, level: NoiseLevel) -> Tensor:
@@ -163,6 +174,9 @@ class Parameterisation:
             return self._normalise(conditioning, natural)
         if self.statistic == "dual":
             return x_t / fit(x_t, size)[0]
+        if self.statistic == "bridge":
+            (share,) = fit(x_t, 1 - conditioning.level.alpha)
+            return x_t + share * self.estimate_linearly(conditioning.measurement)
         assert wiener is not None
         return wiener
 

@@ -9,15 +9,22 @@ from statistics import median
 
 import torch
 import yaml
+from torch import nn
 
 from bcdm.checkpoint import save_model
 from bcdm.config import RunConfig, load_config, resolve_data_path
+from bcdm.construction import build_method, build_problems
 from bcdm.data import ImageSource, assign_splits, open_images, select_split
 from bcdm.errors import InputError
+from bcdm.networks import UnrolledNetwork
 from bcdm.problems import OneProblem
+from bcdm.training.cost import count_cost
 from bcdm.training.train import Trainer, open_processes
 
-__all__ = ["plan", "run", "time_step"]
+__all__ = ["plan", "plan_without_data", "run", "time_step"]
+
+# Operations a second that a GPU is assumed to sustain in plans made without one.
+_ASSUMED_SPEED = 1e13
 
 
 def run(
@@ -32,6 +39,9 @@ def run(
     """Trains, or goes on training, and writes the model; returns the model's folder."""
     config = load_config(path, overrides)
     folder = out or Path("runs") / config.name
+    if dry_run and config.data.count is not None and not _has_data(config, data):
+        report(plan_without_data(config))
+        return folder
     images, validation = _open_data(config, data)
     with open_processes() as processes:
         trainer = Trainer(config, images, validation, folder, processes)
@@ -43,37 +53,74 @@ def run(
             _store_settings(config, folder)
         trained = trainer.run()
         if processes.rank == 0 and (trained or not (folder / "model/config.json").exists()):
-            facts = {"training_images": len(images), "parameters": count_parameters(trainer)}
             problems, network = trainer.problems, trainer.state.average.module
+            facts = {"training_images": len(images), "parameters": count_parameters(network)}
             operator = problems.operator if isinstance(problems, OneProblem) else None
             save_model(folder / "model", config, network, operator, trainer.shape, facts)
             report(f"wrote {folder / 'model'}")
     return folder / "model"
 
 
-def count_parameters(trainer: Trainer) -> int:
+def count_parameters(network: nn.Module) -> int:
     """Trainable numbers."""
-    return sum(p.numel() for p in trainer.state.network.parameters())
+    return sum(p.numel() for p in network.parameters())
 
 
 def plan(trainer: Trainer) -> str:
     """What a run would do: sizes, memory, and the time three steps predict."""
-    config, parameters = trainer.config, count_parameters(trainer)
-    options, each = config.training, _time_steps(trainer, 3)
-    # Weights, gradients, two moments and the average, four bytes each.
-    state = 20 * parameters / 2**20
-    shape = "x".join(str(side) for side in trainer.shape)
-    lines = [
-        f"run         {config.name}: {options.steps} steps of {options.batch} images {shape}",
-        f"data        {len(trainer.images)} training images, "
-        f"{options.steps * options.batch / len(trainer.images):.1f} epochs",
-        f"operator    {config.operator.kind}, noise_std {config.noise_std} "
-        f"on {config.data.value_range}",
-        f"network     {parameters / 1e6:.2f} M parameters x {config.network.iterations}",
+    network, steps = trainer.state.network, trainer.config.training.steps
+    lines = _describe(trainer.config, trainer.shape, network, len(trainer.images))
+    each = _time_steps(trainer, 3)
+    state = _count_state(network)
+    lines += [
         f"memory      {state:.0f} MiB of state, {_peak_memory():.0f} MiB at the peak of a step",
-        f"time        {each:.2f} s a step here, {each * options.steps / 60:.0f} minutes in all",
+        f"time        {each:.2f} s a step here, {each * steps / 60:.0f} minutes in all",
     ]
     return "\n".join(lines)
+
+
+def plan_without_data(config: RunConfig) -> str:
+    """The same where the images are not: counted, not measured."""
+    data, options = config.data, config.training
+    if data.count is None or data.size is None or data.channels is None:
+        raise InputError("a plan without images needs data.count, data.size and data.channels")
+    shape = (data.channels, *data.size)
+    build_problems(config, data.size)
+    network = build_method(config, shape).network
+    assert isinstance(network, UnrolledNetwork)
+    cost = count_cost(network, data.size)
+    kept = options.batch / options.accumulation * cost.activations / 2**30
+    each = options.batch * cost.operations
+    hours = options.steps * each / _ASSUMED_SPEED / 3600
+    lines = [
+        *_describe(config, shape, network, data.count),
+        f"memory      {_count_state(network):.0f} MiB of state, {kept:.1f} GiB kept in a step",
+        f"time        {each / 1e12:.2f} TFLOP a step, {hours:.0f} hours in all for one GPU that "
+        f"does {_ASSUMED_SPEED / 1e12:.0f} TFLOP/s",
+        f"needs       {data.path} in the data folder, which is not here: the plan is counted, "
+        "not measured",
+    ]
+    return "\n".join(lines)
+
+
+def _describe(
+    config: RunConfig, shape: tuple[int, ...], network: nn.Module, images: int
+) -> list[str]:
+    options = config.training
+    epochs, sides = options.steps * options.batch / images, "x".join(str(side) for side in shape)
+    return [
+        f"run         {config.name}: {options.steps} steps of {options.batch} images {sides}",
+        f"data        {images} training images, {epochs:.1f} epochs",
+        f"operator    {config.operator.kind}, noise_std {config.noise_std} "
+        f"on {config.data.value_range}",
+        f"network     {count_parameters(network) / 1e6:.2f} M parameters "
+        f"x {config.network.iterations}",
+    ]
+
+
+def _count_state(network: nn.Module) -> float:
+    """MiB of weights, gradients, two moments and the average, four bytes each."""
+    return 20 * count_parameters(network) / 2**20
 
 
 def time_step(path: Path, overrides: Sequence[str], data: Path | None) -> float:
@@ -108,6 +155,13 @@ def _open_data(config: RunConfig, data: Path | None) -> tuple[ImageSource, Image
     labels = assign_splits(source, config.data.fractions, config.data.split_seed)
     images = select_split(source, labels, "train")
     return images, select_split(source, labels, "val") if "val" in labels else None
+
+
+def _has_data(config: RunConfig, data: Path | None) -> bool:
+    try:
+        return resolve_data_path(config.data.path, data).exists()
+    except InputError:
+        return False
 
 
 def _peak_memory() -> float:
