@@ -21,8 +21,8 @@ format:
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test:  ## tests, docstring examples, README examples
-	$(BIN)/pytest
+test:  ## tests, docstring examples, README examples, on all cores
+	$(BIN)/pytest --numprocesses auto --dist loadfile
 
 test-slow:
 	$(BIN)/pytest -m slow
