@@ -121,7 +121,7 @@ class Contender:
     @torch.no_grad()
     def estimate(self, measurement: Measurement, rows: Sequence[int], seed: int) -> Tensor | None:
         """The posterior mean by one call, where a network was trained for measurements."""
-        if self.config.kind != "network":
+        if self.config.kind not in ("network", "bridge"):
             return None
         mean = posterior_mean(self._bind(measurement), seed=seed, count=len(rows))
         return mean.float()
