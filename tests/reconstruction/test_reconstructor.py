@@ -85,6 +85,7 @@ def test_what_cannot_be_used_is_refused(masked: Path, holes: Holes, images: Tens
         reconstructor(images, wrong)
 
 
+@pytest.mark.filterwarnings("ignore:non_blocking_transfers")
 def test_with_deepinv(masked: Path, scanner: Path, images: Tensor) -> None:
     deepinv = pytest.importorskip("deepinv", reason="deepinv is not installed")
     noise = deepinv.physics.GaussianNoise(0.025)

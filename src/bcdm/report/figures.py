@@ -40,20 +40,23 @@ def draw_figure(
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    panels = len(images) + len(deviations)
-    columns = min(_WIDEST, panels)
-    rows = -(-panels // columns)
+    groups = [(images, window, "gray")]
+    if deviations:
+        top = max(float(np.quantile(size, 0.995)) for size in deviations.values())
+        groups.append((deviations, (0.0, top or 1.0), "magma"))
+    columns = min(_WIDEST, max(len(panels) for panels, _, _ in groups))
+    rows = [-(-len(panels) // columns) for panels, _, _ in groups]
     # Text stays text, and the same figure gives the same bytes.
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "bcdm", "pdf.fonttype": 42}):
-        figure = Figure(figsize=(_SIDE * columns + 0.9, (_SIDE + 0.3) * rows), layout="constrained")
-        axes = figure.subplots(rows, columns, squeeze=False).ravel()
-        for axis in axes:
-            axis.set_axis_off()
-        _draw(figure, axes[: len(images)], images, window, "gray", unit)
-        top = max((float(np.quantile(size, 0.995)) for size in deviations.values()), default=0.0)
-        if deviations:
-            scale = (0.0, top or 1.0)
-            _draw(figure, axes[len(images) : panels], deviations, scale, "magma", unit)
+        size = (_SIDE * columns + 0.9, (_SIDE + 0.3) * sum(rows))
+        figure = Figure(figsize=size, layout="constrained")
+        # Parts of their own, so that the bar of one leaves no gap in the other.
+        parts = figure.subfigures(len(groups), 1, squeeze=False, height_ratios=rows)[:, 0]
+        for part, count, (panels, scale, colours) in zip(parts, rows, groups, strict=True):
+            axes = part.subplots(count, columns, squeeze=False).ravel()
+            for axis in axes:
+                axis.set_axis_off()
+            _draw(part, axes, panels, scale, colours, unit)
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".partial-{os.getpid()}-{path.name}")
         dated = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
@@ -71,7 +74,7 @@ def _draw(
 ) -> None:
     """Panels on one scale, and its bar."""
     low, high = window
-    for axis, (name, panel) in zip(axes, panels.items(), strict=True):
+    for axis, (name, panel) in zip(axes, panels.items(), strict=False):
         shown = np.clip((panel - low) / (high - low), 0, 1) if panel.ndim == 3 else panel
         picture = axis.imshow(shown, cmap=colours, vmin=low, vmax=high, interpolation="nearest")
         axis.set_title(name, fontsize=8)
