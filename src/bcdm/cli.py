@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bcdm import __version__
-from bcdm.commands import COMMANDS
+from bcdm.commands import COMMANDS, INTERRUPTED
 from bcdm.errors import InputError
 
 if TYPE_CHECKING:
@@ -121,6 +121,25 @@ def family(comparison: Path, path: Path | None, **given: Any) -> None:
 
     records = bench.run(comparison, command=_command(), report=_say, **given)
     _finish(records, path, bench.KEYS, bench.COLUMNS)
+
+
+@benchmark.command()
+@click.argument("model")
+@click.option("--data", type=click.Path(path_type=Path), help="Data folder; default BCDM_DATA.")
+@click.option("--limit", default=80, show_default=True, help="Test images of each defect.")
+@click.option("--intervals", default=60, show_default=True, help="Images for coverage.")
+@click.option("--calls", default=20, show_default=True, help="Network calls per sample.")
+@click.option("--precision", type=click.Choice(["float32", "bfloat16"]), default="float32")
+@click.option(
+    "--work", type=click.Path(path_type=Path, file_okay=False), default=Path("runs/trust"),
+    show_default=True, help="Where finished parts are kept.",
+)  # fmt: skip
+@click.option("--json", "path", type=click.Path(path_type=Path, dir_okay=False))
+def trust(model: str, path: Path | None, **given: Any) -> None:
+    """The trust card on test images: false alarms, what it notices, and intervals that hold."""
+    from bcdm.benchmark import trust as bench
+
+    _finish(bench.run(model, command=_command(), report=_say, **given), path)
 
 
 @cli.command()
@@ -257,9 +276,16 @@ def _say(line: str) -> None:
 
 
 def main() -> None:
-    """Runs the command line; an unusable input is one line and exit code 2."""
+    """Runs the command line; an unusable input is one line and exit code 2, Ctrl-C one and 130."""
     try:
-        cli()
+        code = cli(standalone_mode=False)
     except InputError as error:
         click.echo(f"error: {error}", err=True)
         raise SystemExit(2) from None
+    except click.ClickException as error:
+        error.show()
+        raise SystemExit(error.exit_code) from None
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        raise SystemExit(INTERRUPTED) from None
+    raise SystemExit(code)

@@ -1,4 +1,4 @@
-"""The commands for measurements that exist: reconstruct, inspect, verify, calibrate, demo.
+"""The commands for measurements that exist: reconstruct, inspect, verify, feature, calibrate, demo.
 
 Nothing heavy is imported before a command runs, so that help needs no torch.
 """
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from bcdm.reconstruction.files import Plan
     from bcdm.scans import Scan
 
-__all__ = ["COMMANDS"]
+__all__ = ["COMMANDS", "INTERRUPTED"]
+
+TYPICAL = 400  # training images that say what is typical
+INTERRUPTED = 130  # what a shell calls a process that ended by Ctrl-C
 
 
 def _say(line: str) -> None:
@@ -34,6 +37,10 @@ def _say(line: str) -> None:
 @click.option("--operator", type=click.Path(path_type=Path), help="An operator file.")
 @click.option("--key", help="The array to read, if the file holds several.")
 @click.option("--noise-std", type=float, help="In the file's units; estimated when left out.")
+@click.option(
+    "--feature", "features", multiple=True, metavar="[SLICE,]ROW0:ROW1,COL0:COL1",
+    help="Is this feature real? A box of pixels, or a mask file.",
+)  # fmt: skip
 @click.option("--simulate", is_flag=True, help="The inputs are clean: degrade them first.")
 @click.option("--force", is_flag=True, help="Write results although the trust card is red.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done.")
@@ -51,9 +58,13 @@ def reconstruct(
     loaded = load(model)
     names = ("samples", "calls", "seed", "batch", "force")
     plan = Plan(**{name: given.pop(name) for name in names})
-    for path in inputs:
-        folder = out / path.name if len(inputs) > 1 else out
-        _reconstruct_one(path, loaded, folder, plan, dry_run=dry_run, **given)
+    try:
+        for path in inputs:
+            folder = out / path.name if len(inputs) > 1 else out
+            _reconstruct_one(path, loaded, folder, plan, dry_run=dry_run, **given)
+    except KeyboardInterrupt:
+        _say("interrupted: the same command goes on from here")
+        raise SystemExit(INTERRUPTED) from None
 
 
 def _reconstruct_one(
@@ -67,9 +78,11 @@ def _reconstruct_one(
     operator: Path | None,
     key: str | None,
     noise_std: float | None,
+    features: tuple[str, ...],
     simulate: bool,
 ) -> None:
     from bcdm.checkpoint import load_operator
+    from bcdm.reconstruction.features import parse_feature
     from bcdm.reconstruction.files import reconstruct_scan
     from bcdm.reconstruction.fitting import fit_scan
     from bcdm.reconstruction.reporting import describe_scan, make_report
@@ -90,19 +103,23 @@ def _reconstruct_one(
     facts = describe_scan(fitted)
     for name, value in facts:
         _say(f"{name:12} {value}")
+    count, size = len(fitted.scan.data), (model.shape[-2], model.shape[-1])
+    regions = [parse_feature(text, count, size) for text in features]
     if dry_run:
-        count = len(fitted.scan.data)
         calls = count * (1 + plan.samples * plan.calls)
         _say(f"{'plan':12} {count} slices x {plan.samples} samples: {calls} network calls")
         return
-    done = reconstruct_scan(model, fitted, out, plan, say=_say)
+    done = reconstruct_scan(model, fitted, out, plan, features=regions, say=_say)
+    said = tuple((one["feature"], one["in words"]) for one in done.features)
     report = make_report(
         done.posteriors, title=path.name, units=fitted.units, facts=facts, truth=truth,
         subtitle=f"{scan.format}, reconstructed by {model.config.name}",
-        provenance=done.provenance,
+        provenance=done.provenance, features=said,
     )  # fmt: skip
     write_report(out / "report.html", report)
     click.echo(f"{report.trust.light}: {report.trust.summary}")
+    for name, words in said:
+        click.echo(f"{name}: {words}")
     for file in [*done.files, out / "report.html"]:
         click.echo(f"wrote {file}")
 
@@ -167,17 +184,46 @@ def verify(result: Path, source: Path | None) -> None:
 
 
 @click.command()
+@click.argument("out", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option(
+    "--box", "boxes", multiple=True, required=True, metavar="[SLICE,]ROW0:ROW1,COL0:COL1",
+    help="A box of pixels, or a mask file.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print numbers instead of words.")
+def feature(out: Path, boxes: tuple[str, ...], as_json: bool) -> None:
+    """Ask the samples of a finished reconstruction: is this feature real?
+
+    Prints in how many samples the region is brighter or darker than the ring of 3 pixels around
+    it, with a 95 % interval for that fraction, and its contrast in the units of the file.
+    """
+    import json
+
+    from bcdm.reconstruction.features import judge_stored, read_card
+
+    found = judge_stored(out, boxes)
+    if as_json:
+        click.echo(json.dumps(found, indent=1))
+        return
+    for one in found:
+        click.echo(f"{one['feature']}: {one['in words']}")
+    click.echo(f"trust card: {read_card(out)}")
+
+
+@click.command()
 @click.argument("model")
 @click.option("--data", type=click.Path(path_type=Path), help="Data folder; default BCDM_DATA.")
 @click.option("--limit", type=int, help="At most this many validation images.")
 @click.option("--samples", default=20, show_default=True)
 @click.option("--calls", default=20, show_default=True)
+@click.option("--intervals", default=60, show_default=True, help="Images for interval widths.")
+@click.option("--keep-intervals", is_flag=True, help="Keep the widths that are stored.")
+@click.option("--precision", type=click.Choice(["float32", "bfloat16"]), default="float32")
 @click.option("--seed", default=0, show_default=True)
 def calibrate(model: str, data: Path | None, limit: int | None, **given: Any) -> None:
     """Fit a model's trust card and the width of its intervals on validation images."""
     import torch
 
-    from bcdm.benchmark.evaluate import Options, choose_images
+    from bcdm.benchmark.evaluate import Options, choose_images, choose_training_images
     from bcdm.checkpoint import find_model, load
     from bcdm.reconstruction import calibration
 
@@ -185,7 +231,20 @@ def calibrate(model: str, data: Path | None, limit: int | None, **given: Any) ->
     source, rows = choose_images(loaded, Options(data=data, split="val", limit=limit))
     images = torch.stack([loaded.preparation(source[i]) for i in rows])
     on = f"{len(rows)} validation images of {loaded.config.data.path}, seed {given['seed']}"
-    found = calibration.calibrate(loaded, images, on=on, report=_say, **given)
+    known = choose_training_images(loaded, data, TYPICAL)
+    typical = torch.stack(known) if known else None
+    on += f"; what is typical on {len(known)} training images" if known else ""
+    factors = None
+    if given.pop("keep_intervals"):
+        stored = loaded.facts.get("calibration")
+        if stored is None:
+            raise InputError(f"{model} has no intervals to keep: leave out --keep-intervals")
+        factors = {float(level): factor for level, factor in stored["factors"].items()}
+        on += f"; intervals as before, on {stored['on']}"
+    reduced = given.pop("precision") == "bfloat16"
+    with torch.autocast("cpu", torch.bfloat16, enabled=reduced):
+        found = calibration.calibrate(loaded, images, typical=typical, factors=factors, on=on,
+                                      report=_say, **given)  # fmt: skip
     calibration.store(find_model(model), found)
     for level, factor in found.factors.items():
         click.echo(f"intervals of {level:.0%}: {factor:.3f} times as wide")
@@ -207,7 +266,9 @@ def demo(out: Path, no_open: bool) -> None:
     from bcdm.checkpoint import load
     from bcdm.reconstruction.files import Plan
 
-    nothing = {"mask": None, "operator": None, "key": None, "noise_std": None}
+    nothing: dict[str, Any] = {
+        "mask": None, "operator": None, "key": None, "noise_std": None, "features": (),
+    }  # fmt: skip
     picture = importlib.resources.files("bcdm") / "demo" / "brain.png"
     with importlib.resources.as_file(picture) as path:
         _reconstruct_one(path, load("ixi64-mri8x"), out, Plan(),
@@ -216,4 +277,4 @@ def demo(out: Path, no_open: bool) -> None:
         webbrowser.open((out / "report.html").resolve().as_uri())
 
 
-COMMANDS = (reconstruct, inspect, verify, calibrate, demo)
+COMMANDS = (reconstruct, inspect, verify, feature, calibrate, demo)

@@ -65,6 +65,8 @@ def test_is_this_feature_real(masked_model: Model, measurement) -> None:
     support = posterior.support(region)
     assert support.fraction == 0.75
     assert support.low < 0 < support.contrast < support.high
+    # Wilson's interval for 15 of 20, from tables.
+    assert support.fraction_interval == pytest.approx((0.531, 0.888), abs=1e-3)
     with pytest.raises(ShapeError, match="16, 16"):
         posterior.support(torch.ones(4, 4, dtype=torch.bool))
     with pytest.raises(InputError, match="surrounds"):
@@ -81,7 +83,9 @@ def test_less_memory_means_smaller_batches() -> None:
             raise MemoryError
         return torch.tensor(list(indices))
 
-    assert draw_samples(draw, range(5), 8, say=said.append).tolist() == [0, 1, 2, 3, 4]
+    drawn, lasting = draw_samples(draw, range(5), 8, say=said.append)
+    assert drawn.tolist() == [0, 1, 2, 3, 4]
+    assert lasting == 2
     assert tried == [8, 4, 2]
     assert said == [f"out of memory: going on with batches of {size}" for size in (4, 2)]
 
@@ -90,3 +94,27 @@ def test_less_memory_means_smaller_batches() -> None:
 
     with pytest.raises(RuntimeError, match="something else"):
         draw_samples(fail, range(5), 8)
+
+
+@pytest.mark.parametrize(
+    ("ending", "start"), [("pdf", b"%PDF"), ("png", b"\x89PNG"), ("svg", b"<?xml")]
+)
+def test_a_figure_for_a_paper(masked_model, measurement, images, tmp_path, ending, start) -> None:
+    posterior = reconstruct(masked_model, measurement, samples=3, calls=2, progress=False)
+    first, second = tmp_path / f"a.{ending}", tmp_path / f"b.{ending}"
+    for path in (first, second):
+        posterior.figure(path, number=1, truth=images[:2])
+    assert first.read_bytes().startswith(start)
+    assert first.read_bytes() == second.read_bytes()
+    assert sorted(p.name for p in tmp_path.iterdir()) == [first.name, second.name]
+    if ending == "svg":
+        text = first.read_text()
+        names = ("reference", "posterior mean", "sample 2", "standard deviation", "error of")
+        assert all(name in text for name in names)
+        posterior.figure(first, samples=1)
+        assert "reference" not in first.read_text()
+    for wrong, said in (({"number": 2}, "no image 2"), ({"samples": 4}, "there are 3")):
+        with pytest.raises(InputError, match=said):
+            posterior.figure(first, **wrong)
+    with pytest.raises(InputError, match="a figure is one of"):
+        posterior.figure(tmp_path / "a.jpg")

@@ -28,7 +28,7 @@ from bcdm.measurement import Measurement
 from bcdm.problems import OneProblem
 from bcdm.report.panels import draw_panels
 
-__all__ = ["Options", "choose_images", "choose_problem", "run", "score"]
+__all__ = ["Options", "choose_images", "choose_problem", "choose_training_images", "run", "score"]
 
 REQUIRED = {
     "PSNR gain over zero-filled": ">= 5",
@@ -138,6 +138,20 @@ def choose_images(model: Model, options: Options) -> tuple[ImageSource, list[int
         raise InputError(f"the data has no {options.split!r} images")
     count = min(len(subset), options.limit or len(subset))
     return subset, np.linspace(0, len(subset) - 1, count).round().astype(int).tolist()
+
+
+def choose_training_images(model: Model, folder: Path | None, limit: int) -> list[Tensor]:
+    """Images the model was trained on, prepared, evenly spaced; none if there are too few.
+
+    They tell what is typical; no result may rest on them.
+    """
+    data = model.config.data
+    source = open_images(resolve_data_path(data.path, folder), data.key, data.source_range)
+    subset = select_split(source, assign_splits(source, data.fractions, data.split_seed), "train")
+    if len(subset) < limit:
+        return []
+    rows = np.linspace(0, len(subset) - 1, limit).round().astype(int).tolist()
+    return [model.preparation(subset[i]) for i in rows]
 
 
 def choose_problem(model: Model, options: Options) -> OneProblem:

@@ -17,6 +17,7 @@ from bcdm.evaluation.calibration import (
 )
 from bcdm.evaluation.distance import frechet_distance, sliced_wasserstein, wasserstein_1d
 from bcdm.evaluation.perceptual import LPIPS
+from bcdm.evaluation.proportion import wilson
 from bcdm.evaluation.quality import SSIMConvention, describe_ssim, nrmse, psnr, ssim
 
 __all__ = [
@@ -42,4 +43,5 @@ __all__ = [
     "ssim",
     "tarp",
     "wasserstein_1d",
+    "wilson",
 ]

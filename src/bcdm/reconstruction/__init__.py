@@ -1,5 +1,7 @@
 """From measurements that exist to images, what is uncertain in them, and what to trust."""
 
-from bcdm.reconstruction.posterior import Posterior, Support, reconstruct
+from bcdm.reconstruction.features import Support
+from bcdm.reconstruction.posterior import Posterior, reconstruct
+from bcdm.reconstruction.reconstructor import Reconstructor
 
-__all__ = ["Posterior", "Support", "reconstruct"]
+__all__ = ["Posterior", "Reconstructor", "Support", "reconstruct"]

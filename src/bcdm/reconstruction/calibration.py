@@ -1,6 +1,7 @@
 """What a model's scores are on measurements that are right, and how its intervals must be scaled.
 
-Fitted on validation images that the model was not trained on, stored with the model.
+Fitted on validation images that the model was not trained on, stored with the model. Only what is
+typical may come from training images: that needs many, and is no judgement of the model.
 """
 
 import math
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from bcdm.checkpoint import Model, read_facts, write_facts
 from bcdm.construction import build_problems
+from bcdm.diffusion import posterior_mean
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.noise import estimate_from_image, estimate_from_k_space
@@ -25,14 +27,19 @@ from bcdm.reconstruction.scores import (
     Typicality,
     chi_square_of,
     describe,
+    find_spots,
+    measure_brightness,
     measure_held_out,
 )
 
 __all__ = ["ALARM", "Calibration", "calibrate", "fit_intervals", "measure", "store"]
 
 ALARM = 0.05
+BATCH = 16
 LEVELS = (0.5, 0.8, 0.9)
-NAMES = ("residual", "held-out data", "typicality", "noise level")
+NAMES = (
+    "residual", "held-out data", "typicality", "bright spots", "reconstruction", "noise level",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,7 @@ class Calibration:
     """What to compare a measurement with.
 
     Attributes:
-        typicality: Of linear estimates.
+        looks: What is typical, by the names of looks.
         tables: Scores of measurements that are right, sorted, by name; larger is worse.
         threshold: Flag where the smallest tail probability is below: a fraction `ALARM` is.
         factors: By which intervals of each level are widened to hold what they promise.
@@ -49,7 +56,7 @@ class Calibration:
         on: What it was fitted on, in words.
     """
 
-    typicality: Typicality
+    looks: dict[str, Typicality]
     tables: dict[str, list[float]]
     threshold: float
     factors: dict[float, float]
@@ -69,7 +76,7 @@ class Calibration:
     def to_plain(self) -> dict[str, Any]:
         """As numbers that JSON can hold."""
         return {
-            "typicality": self.typicality.to_plain(),
+            "looks": {name: look.to_plain() for name, look in self.looks.items()},
             "tables": {k: [round(v, 6) for v in table] for k, table in self.tables.items()},
             "threshold": self.threshold,
             "factors": {str(level): factor for level, factor in self.factors.items()},
@@ -81,23 +88,40 @@ class Calibration:
     def of(cls, model: Model) -> Self | None:
         """The one stored with a model; None if it has none."""
         plain = model.facts.get("calibration")
-        if plain is None:
+        # Scores of an earlier kind cannot be compared with today's.
+        if plain is None or "looks" not in plain:
             return None
         factors = {float(level): factor for level, factor in plain["factors"].items()}
-        typicality = Typicality.from_plain(plain["typicality"])
+        looks = {name: Typicality.from_plain(look) for name, look in plain["looks"].items()}
         rest = (plain["brightness"], plain["on"])
-        return cls(typicality, plain["tables"], plain["threshold"], factors, *rest)
+        return cls(looks, plain["tables"], plain["threshold"], factors, *rest)
+
+
+def look(model: Model, measurement: Measurement, mean: Tensor) -> dict[str, Tensor]:
+    """Descriptions of what measurements show, (B, n) each: by linear estimate and by mean."""
+    black = model.config.data.value_range[0]
+    linear = model.method.parameterisation.estimate_linearly(measurement)
+    return {
+        "typicality": describe(linear, black),
+        "bright spots": find_spots(linear, black),
+        "reconstruction": describe(mean, black),
+    }
 
 
 def measure(
-    model: Model, measurement: Measurement, typicality: Typicality, samples: Tensor | None = None
+    model: Model,
+    measurement: Measurement,
+    looks: Mapping[str, Typicality],
+    mean: Tensor,
+    samples: Tensor | None = None,
 ) -> list[dict[str, float]]:
     """Scores of each measurement of a batch, by name; larger is worse.
 
     Args:
         model: The model.
         measurement: In its units.
-        typicality: What is typical.
+        looks: What is typical.
+        mean: The posterior mean by one call, (B, C, H, W).
         samples: Posterior samples (S, B, ...), for the residual; left out: no such score.
     """
     columns: dict[str, Sequence[float]] = {}
@@ -106,9 +130,11 @@ def measure(
         columns["residual"] = reduced.log().abs().tolist()
     held = measure_held_out(model, measurement)
     if held is not None:
-        columns["held-out data"] = held.clamp_min(1e-30).log().tolist()
-    distances = typicality.measure(describe(model, measurement))
-    columns["typicality"] = distances.clamp_min(1e-30).log().tolist()
+        linear = model.method.parameterisation.estimate_linearly(measurement)
+        bright = measure_brightness(linear, model.config.data.value_range[0])
+        columns["held-out data"] = (held / bright.cpu() ** 2).clamp_min(1e-30).log().tolist()
+    for name, description in look(model, measurement, mean).items():
+        columns[name] = looks[name].measure(description).clamp_min(1e-30).log().tolist()
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     for number, row in enumerate(rows):
         ratio = compare_noise(measurement.select(torch.tensor([number])))
@@ -135,69 +161,117 @@ def calibrate(
     model: Model,
     images: Tensor,
     *,
+    typical: Tensor | None = None,
     samples: int = 20,
     calls: int = 20,
+    intervals: int = 60,
+    factors: Mapping[float, float] | None = None,
     seed: int = 0,
     on: str,
     report: Callable[[str], None],
 ) -> Calibration:
-    """Fits on validation images: half of them say what is typical, half how scores are spread.
+    """Fits what is typical on training images, and all the rest on validation images.
 
     Args:
         model: The model.
-        images: Prepared, (N, C, H, W), in an order in which halves hold different subjects.
+        images: Of validation, prepared, (N, C, H, W).
+        typical: Of training. Left out: the first half of `images`, which should hold other
+            subjects than the second.
         samples: Per image.
         calls: Network calls per sample.
+        intervals: How many images, evenly spaced, the widths of intervals are fitted on.
+        factors: Of the widths, if they are known: they depend on model and sampler alone.
         seed: Of measurements and samples.
         on: What the images are, in words.
         report: Hears of progress.
     """
-    half = len(images) // 2
-    if half < 20:
+    if typical is None:
+        half = len(images) // 2
+        typical, images = images[:half], images[half:]
+    if min(len(images), len(typical)) < 20:
         raise InputError(f"{len(images)} images are too few to calibrate: give 40 or more")
-    right = [simulate(model, images[k : k + 1], k, seed) for k in range(half)]
-    typicality = Typicality.fit(torch.cat([describe(model, one) for one in right]))
-    brightness = float(np.median([measure_brightness(model, one) for one in right]))
+    looks, brightness = _fit_looks(model, typical, len(images), seed)
     rows: list[dict[str, float]] = []
-    told = [level for level in LEVELS if level <= (samples - 1) / (samples + 1)]
-    ratios: dict[float, list[Tensor]] = {level: [] for level in told}
-    for k in range(half, len(images)):
-        measurement = simulate(model, images[k : k + 1], k, seed)
-        posterior = reconstruct(model, measurement, samples=samples, calls=calls,
-                                seed=seed + k, progress=False)  # fmt: skip
-        rows += measure(model, measurement, typicality, posterior.samples)
-        for level in told:
-            ratios[level].append(exceed(posterior, images[k : k + 1], level))
-        if (k + 1 - half) % 20 == 0:
-            report(f"calibrating: {k + 1 - half} of {len(images) - half}")
+    for numbers in _split(model, len(images)):
+        measurement = simulate(model, images[numbers], numbers, seed)
+        posterior = reconstruct(model, measurement, samples=1, calls=calls,
+                                seed=seed + numbers[0], progress=False)  # fmt: skip
+        rows += measure(model, measurement, looks, posterior.mean, posterior.samples)
+        report(f"scores: {len(rows)} of {len(images)}")
+    if factors is None:
+        factors = _fit_factors(model, images, samples, calls, intervals, seed, report)
     tables = {name: sorted(row[name] for row in rows if name in row) for name in NAMES}
     tables = {name: table for name, table in tables.items() if table}
-    factors = {level: fit_intervals(torch.cat(parts), level) for level, parts in ratios.items()}
-    open_ended = Calibration(typicality, tables, 0.0, factors, brightness, on)
+    open_ended = Calibration(looks, tables, 0.0, dict(factors), brightness, on)
     least = [min(open_ended.find_tails(row).values()) for row in rows]
     threshold = float(np.quantile(least, ALARM))
     return replace(open_ended, threshold=threshold)
 
 
-def simulate(model: Model, image: Tensor, number: int, seed: int) -> Measurement:
-    """A measurement as the model was trained for, of one image (1, C, H, W)."""
+def _fit_factors(
+    model: Model,
+    images: Tensor,
+    samples: int,
+    calls: int,
+    intervals: int,
+    seed: int,
+    report: Callable[[str], None],
+) -> dict[float, float]:
+    """By how much intervals must grow, by level, as far as so many samples resolve it."""
+    told = [level for level in LEVELS if level <= (samples - 1) / (samples + 1)]
+    ratios: dict[float, list[Tensor]] = {level: [] for level in told}
+    wide = np.linspace(0, len(images) - 1, min(intervals, len(images))).round().astype(int)
+    for done, k in enumerate(wide.tolist()):
+        image = images[k : k + 1]
+        posterior = reconstruct(model, simulate(model, image, [k], seed), samples=samples,
+                                calls=calls, seed=seed + k, progress=False)  # fmt: skip
+        for level in told:
+            ratios[level].append(exceed(posterior, image, level))
+        if (done + 1) % 10 == 0:
+            report(f"intervals: {done + 1} of {len(wide)}")
+    return {level: fit_intervals(torch.cat(parts), level) for level, parts in ratios.items()}
+
+
+def _fit_looks(
+    model: Model, images: Tensor, first: int, seed: int
+) -> tuple[dict[str, Typicality], float]:
+    """What is typical of images measured right, and their median brightness."""
+    low, high = model.config.data.value_range
+    found: dict[str, list[Tensor]] = {}
+    bright: list[float] = []
+    for numbers in _split(model, len(images)):
+        measurement = simulate(model, images[numbers], [first + k for k in numbers], seed)
+        denoiser = model.method.condition(measurement)
+        mean = posterior_mean(denoiser, seed=seed, count=len(numbers))
+        for name, description in look(model, measurement, mean).items():
+            found.setdefault(name, []).append(description)
+        linear = model.method.parameterisation.estimate_linearly(measurement)
+        bright += (measure_brightness(linear, low) / (high - low)).tolist()
+    looks = {name: Typicality.fit(torch.cat(parts)) for name, parts in found.items()}
+    return looks, float(np.median(bright))
+
+
+def simulate(model: Model, images: Tensor, numbers: Sequence[int], seed: int) -> Measurement:
+    """Measurements as the model was trained for, of images (B, C, H, W) with these numbers.
+
+    Of one image only, if the model serves many operators.
+    """
     problems = build_problems(model.config, (model.shape[-2], model.shape[-1]))
     if isinstance(problems, OneProblem):
         operator: LinearOperator = problems.operator
         std = torch.tensor([problems.noise_std])
     else:
         # Far from what training drew.
-        drawn, std = problems.draw([(1 << 40) + number])
+        drawn, std = problems.draw([(1 << 40) + number for number in numbers])
         assert isinstance(drawn, Root)
         operator = drawn.operators[0]
-    return Measurement.simulate(image, operator, std, seed=seed, indices=[number])
+    return Measurement.simulate(images, operator, std, seed=seed, indices=numbers)
 
 
-def measure_brightness(model: Model, measurement: Measurement) -> float:
-    """The 99 % quantile of the linear estimate, as a fraction of the model's range."""
-    low, high = model.config.data.value_range
-    image = model.method.parameterisation.estimate_linearly(measurement)
-    return (float(image.flatten().quantile(0.99)) - low) / (high - low)
+def _split(model: Model, count: int) -> list[list[int]]:
+    """Numbers of images that are measured alike, in batches."""
+    size = BATCH if model.trained_operator is not None else 1
+    return [list(range(start, min(start + size, count))) for start in range(0, count, size)]
 
 
 def exceed(posterior: Posterior, truth: Tensor, level: float) -> Tensor:

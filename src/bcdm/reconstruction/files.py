@@ -2,11 +2,13 @@
 
 import json
 import os
+import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -17,6 +19,7 @@ from bcdm.checkpoint import Model, save_operator
 from bcdm.diffusion import DPMSolver, posterior_mean, sample
 from bcdm.errors import InputError
 from bcdm.reconstruction.calibration import Calibration
+from bcdm.reconstruction.features import Feature, weigh
 from bcdm.reconstruction.fitting import Fitted
 from bcdm.reconstruction.posterior import CALLS, Posterior, draw_samples
 from bcdm.reconstruction.provenance import collect
@@ -27,6 +30,7 @@ from bcdm.scans import Results, write_results
 __all__ = ["Finished", "Plan", "RefusedError", "reconstruct_scan"]
 
 LEVEL = 0.8
+_QUIET_SECONDS = 20
 
 
 class RefusedError(InputError):
@@ -68,16 +72,24 @@ class Finished:
         cards: The trust card of each slice.
         files: What was written.
         provenance: Where it comes from.
+        features: What the samples say of the regions asked for.
     """
 
     posteriors: list[Posterior]
     cards: list[Trust]
     files: list[Path]
     provenance: dict[str, Any]
+    features: list[dict[str, Any]]
 
 
 def reconstruct_scan(
-    model: Model, fitted: Fitted, out: Path, plan: Plan, *, say: Callable[[str], None]
+    model: Model,
+    fitted: Fitted,
+    out: Path,
+    plan: Plan,
+    *,
+    features: Sequence[Feature] = (),
+    say: Callable[[str], None],
 ) -> Finished:
     """Draws what is not drawn yet, judges, and writes results in the scan's own format.
 
@@ -90,11 +102,15 @@ def reconstruct_scan(
     y = torch.cat([fitted.measure(number).y for number in range(count)]).cpu().numpy()
     provenance = collect(model, fitted.scan.path, fitted.operator, y, settings)
     out.mkdir(parents=True, exist_ok=True)
+    for left in out.glob(".partial-*"):
+        # Of a run that was killed.
+        _remove(left)
     store = _open_store(out / "samples.zarr", model, fitted, plan, provenance)
-    posteriors = []
-    with tqdm(total=count * plan.samples, disable=None, desc="samples", unit="sample") as bar:
+    posteriors, lasting = [], plan.batch
+    with _Progress(count * plan.samples, say) as progress:
         for number in range(count):
-            posteriors.append(_draw_slice(model, fitted, number, plan, store, bar, say))
+            one, lasting = _draw_slice(model, fitted, number, plan, store, progress, lasting)
+            posteriors.append(one)
     cards = [assess(one)[0] for one in posteriors]
     card = join(cards)
     if card.light == "red" and not plan.force:
@@ -102,11 +118,41 @@ def reconstruct_scan(
         raise RefusedError(f"{card.summary} Nothing was written; --force writes it all the same")
     with _replacing(out / "measurement.npz") as partial, partial.open("wb") as file:
         np.savez(file, y=y, noise_std=np.array(settings["noise_std"] * fitted.units.gain))
-    save_operator(fitted.operator, out / "operator.safetensors")
+    with _replacing(out / "operator.safetensors") as partial:
+        save_operator(fitted.operator, partial)
+    weighed = weigh(features, [one.samples[:, 0] for one in posteriors], fitted.units.gain)
     results = _summarise(model, fitted, posteriors)
     files = write_results(out, fitted.scan, results, provenance)
-    _write_json(out / "run.json", provenance | {"trust": _to_plain(card), "level": LEVEL})
-    return Finished(posteriors, cards, [*files, out / "samples.zarr", out / "run.json"], provenance)
+    facts = {"trust": _to_plain(card), "level": LEVEL, "features": weighed}
+    _write_json(out / "run.json", provenance | facts)
+    files += [out / "samples.zarr", out / "run.json"]
+    return Finished(posteriors, cards, files, provenance, weighed)
+
+
+class _Progress:
+    """How far it is and how long it will take: a bar on a terminal, else now and then a line."""
+
+    def __init__(self, total: int, say: Callable[[str], None]) -> None:
+        self.say, self._told, self._drawn = say, time.monotonic(), 0
+        self._bar = tqdm(total=total, disable=None, desc="samples", unit="sample")
+        self._started, self._left = self._told, total
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+
+    def advance(self, count: int, *, drawn: bool) -> None:
+        """Counts samples; those that were there already tell nothing of the time."""
+        self._bar.update(count)
+        self._left -= count
+        self._drawn += count if drawn else 0
+        now = time.monotonic()
+        if self._bar.disable and self._drawn and self._left and now - self._told > _QUIET_SECONDS:
+            self._told = now
+            wait = (now - self._started) / self._drawn * self._left
+            self.say(f"{self._left} samples to go, about {tqdm.format_interval(wait)}")
 
 
 def _draw_slice(
@@ -115,9 +161,10 @@ def _draw_slice(
     number: int,
     plan: Plan,
     store: Any,
-    bar: Any,
-    say: Callable[[str], None],
-) -> Posterior:
+    progress: _Progress,
+    lasting: int,
+) -> tuple[Posterior, int]:
+    """The samples of one slice, and how many at once the memory took."""
     measurement = fitted.measure(number)
     denoiser = model.method.condition(measurement)
     mean = posterior_mean(denoiser, seed=plan.seed)
@@ -131,13 +178,13 @@ def _draw_slice(
         stop = min(plan.samples, start + plan.batch)
         if stop > done:
             indices = [number * plan.samples + k for k in range(start, stop)]
-            drawn = draw_samples(draw, indices, plan.batch, say=say)
+            drawn, lasting = draw_samples(draw, indices, lasting, say=progress.say)
             store[number, start:stop] = drawn.cpu().numpy()
             # Only now: a sample counts once it is whole on disk.
             _mark(store, number, stop)
-        bar.update(stop - start)
+        progress.advance(stop - start, drawn=stop > done)
     samples = torch.from_numpy(np.asarray(store[number]))[:, None]
-    return Posterior(model, measurement, mean, samples)
+    return Posterior(model, measurement, mean, samples), lasting
 
 
 def _mark(store: Any, number: int, stop: int) -> None:
@@ -156,10 +203,12 @@ def _open_store(
         if store.attrs.get("id") == provenance["id"] and store.shape == shape:
             return store
         raise InputError(f"{path} holds samples of another run: choose another -o, or remove it")
-    store = zarr.create_array(path, shape=shape, chunks=(1, 1, *model.shape), dtype="float32")
-    # The attributes come last: without them the store counts as no run at all.
-    store.attrs.update({"id": provenance["id"], "provenance": provenance, "done": {}})
-    return store
+    with _replacing(path) as partial:
+        store = zarr.create_array(
+            partial, shape=shape, chunks=(1, 1, *model.shape), dtype="float32",
+            attributes={"id": provenance["id"], "provenance": provenance, "done": {}},
+        )  # fmt: skip
+    return zarr.open_array(path, mode="r+")
 
 
 def _summarise(model: Model, fitted: Fitted, posteriors: Sequence[Posterior]) -> Results:
@@ -192,5 +241,14 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
 def _replacing(path: Path) -> Iterator[Path]:
     """A name beside the final one, which takes its place once it is whole."""
     partial = path.with_name(f".partial-{os.getpid()}-{path.name}")
-    yield partial
-    partial.replace(path)
+    try:
+        yield partial
+        partial.replace(path)
+    finally:
+        _remove(partial)
+
+
+def _remove(partial: Path) -> None:
+    if partial.is_dir():
+        shutil.rmtree(partial)
+    partial.unlink(missing_ok=True)

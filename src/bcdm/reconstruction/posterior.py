@@ -9,36 +9,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import max_pool2d
 
 from bcdm.checkpoint import Model
 from bcdm.diffusion import DPMSolver, posterior_mean, sample
-from bcdm.errors import InputError, ShapeError
+from bcdm.errors import InputError
 from bcdm.measurement import Measurement
+from bcdm.reconstruction.features import Support, find_support
 
 if TYPE_CHECKING:
     from bcdm.report.content import Trust
 
-__all__ = ["CALLS", "Posterior", "Support", "draw_samples", "reconstruct"]
+__all__ = ["CALLS", "Posterior", "draw_samples", "reconstruct"]
 
 CALLS = 20
-
-
-@dataclass(frozen=True)
-class Support:
-    """Whether samples agree that a region differs from what surrounds it.
-
-    Attributes:
-        contrast: Mean of the region minus mean of the ring around it, averaged over samples.
-        low: The 5 % quantile of the contrast over samples.
-        high: The 95 % quantile.
-        fraction: Of the samples whose contrast has the sign of the average.
-    """
-
-    contrast: float
-    low: float
-    high: float
-    fraction: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,22 +92,7 @@ class Posterior:
             number: The image of the batch.
             margin: Width of the ring around the region that it is compared with, in pixels.
         """
-        region = region.to(torch.bool)
-        if region.shape != self.samples.shape[-2:] or not bool(region.any()):
-            raise ShapeError(
-                f"the region has shape {tuple(region.shape)}: give a mask of "
-                f"{tuple(self.samples.shape[-2:])} pixels with some of them set"
-            )
-        grown = max_pool2d(region[None, None].float(), 2 * margin + 1, 1, margin)[0, 0] > 0
-        ring = grown & ~region
-        if not bool(ring.any()):
-            raise InputError("nothing surrounds the region: choose a smaller one")
-        images = self.samples[:, number]
-        contrast = images[..., region].flatten(1).mean(1) - images[..., ring].flatten(1).mean(1)
-        average = float(contrast.mean())
-        low, high = torch.quantile(contrast, contrast.new_tensor([0.05, 0.95])).tolist()
-        same = float((contrast.sign() == torch.tensor(average).sign()).double().mean())
-        return Support(average, low, high, same)
+        return find_support(self.samples[:, number], region, margin)
 
     def save(self, path: str | Path) -> None:
         """Writes mean, standard deviation, interval and samples to an .npz file."""
@@ -149,6 +117,29 @@ class Posterior:
 
         write_report(Path(path), make_report(self.split(), truth=truth))
 
+    def figure(
+        self,
+        path: str | Path,
+        *,
+        number: int = 0,
+        samples: int = 2,
+        truth: Tensor | None = None,
+    ) -> None:
+        """Draws one image of the batch for a paper: PDF, PNG or SVG by the ending of the path.
+
+        What the data show, mean, samples and standard deviation; with the truth, it and the error
+        of the mean. Images share one scale, deviations another. Needs matplotlib.
+
+        Args:
+            path: The file to write.
+            number: The image of the batch.
+            samples: How many to show.
+            truth: The images behind the data, (B, C, H, W), if the measurement was simulated.
+        """
+        from bcdm.reconstruction.reporting import draw_posterior
+
+        draw_posterior(path, self, number=number, samples=samples, truth=truth)
+
     def split(self) -> "list[Posterior]":
         """One posterior for each measurement of the batch."""
         return [
@@ -170,6 +161,7 @@ def reconstruct(
     calls: int = CALLS,
     churn: float = 1.0,
     seed: int = 0,
+    batch: int = 16,
     progress: bool | None = None,
 ) -> Posterior:
     """Draws from the posterior of every measurement of a batch.
@@ -181,19 +173,23 @@ def reconstruct(
         calls: Network calls per sample.
         churn: Of DPM-Solver++: 0 is the ODE, 1 the SDE.
         seed: Sample k of measurement i has noise of its own, a function of (seed, i, k).
+        batch: Images at once, where there are fewer measurements.
         progress: A progress bar; None shows it on a terminal only.
     """
-    if samples < 1:
-        raise InputError(f"samples must be 1 or more, got {samples}")
+    if min(samples, batch) < 1:
+        raise InputError(f"samples and batch must be 1 or more, got {samples} and {batch}")
     denoiser = model.condition(measurement)
     count = len(measurement.y)
     mean = posterior_mean(denoiser, seed=seed, count=count)
-    drawn = torch.stack([
-        sample(denoiser, DPMSolver(churn), steps=calls, seed=seed, progress=progress,
-               indices=[row * samples + k for row in range(count)])
-        for k in range(samples)
-    ])  # fmt: skip
-    return Posterior(model, measurement, mean, drawn)
+    parts = []
+    for start in range(0, samples, max(1, batch // count)):
+        chosen = range(start, min(samples, start + max(1, batch // count)))
+        several = model.method.condition(measurement.repeat(len(chosen)))
+        indices = [row * samples + k for row in range(count) for k in chosen]
+        drawn = sample(several, DPMSolver(churn), steps=calls, seed=seed, indices=indices,
+                       progress=progress)  # fmt: skip
+        parts.append(drawn.unflatten(0, (count, len(chosen))).transpose(0, 1))
+    return Posterior(model, measurement, mean, torch.cat(parts))
 
 
 def draw_samples(
@@ -202,7 +198,7 @@ def draw_samples(
     batch: int,
     *,
     say: Callable[[str], None] = lambda line: None,
-) -> Tensor:
+) -> tuple[Tensor, int]:
     """Draws samples in batches, in smaller ones where memory does not last.
 
     Args:
@@ -210,10 +206,13 @@ def draw_samples(
         indices: Which samples.
         batch: How many at once to begin with.
         say: Hears of a smaller batch.
+
+    Returns:
+        The samples, and the batch for which memory lasted.
     """
     while True:
         try:
-            return draw(indices, batch)
+            return draw(indices, batch), batch
         except (MemoryError, RuntimeError) as error:
             if batch == 1 or not _is_memory(error):
                 raise
@@ -224,4 +223,5 @@ def draw_samples(
 def _is_memory(error: Exception) -> bool:
     """Whether an error says that memory is full; torch has a class for it on a GPU only."""
     text = str(error).lower()
-    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "allocate memory" in text
+    said = any(words in text for words in ("allocate memory", "enough memory", "out of memory"))
+    return said or isinstance(error, (MemoryError, torch.OutOfMemoryError))

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,17 @@ from torch import Tensor
 
 from bcdm.checkpoint import Model
 from bcdm.diffusion import Denoiser, DPMSolver, NoiseLevel, Schedule, sample
+from bcdm.errors import InputError
 from bcdm.operators import BlockMean, CircularBlur, FourierMask, LinearOperator, PixelMask
 from bcdm.reconstruction.calibration import Calibration
 from bcdm.reconstruction.fitting import Fitted, Units
 from bcdm.reconstruction.posterior import CALLS, Posterior
 from bcdm.reconstruction.trust import join
 from bcdm.report.content import Curve, Report, Slice
+from bcdm.report.figures import draw_figure
 from bcdm.tensors import ImageSpec
 
-__all__ = ["describe_scan", "make_report"]
+__all__ = ["describe_scan", "draw_posterior", "make_report"]
 
 Section = tuple[tuple[str, str], ...]
 
@@ -53,6 +56,7 @@ def make_report(
     facts: Section = (),
     provenance: Mapping[str, Any] | None = None,
     truth: Tensor | None = None,
+    features: Section = (),
 ) -> Report:
     """Gathers everything about some slices.
 
@@ -64,6 +68,7 @@ def make_report(
         facts: What is known of the measurement.
         provenance: Where the result comes from.
         truth: The images behind the data, (slices, C, H, W) in the model's units, if simulated.
+        features: Regions, and what the samples say of them.
     """
     units = units or Units()
     model = posteriors[0].model
@@ -82,8 +87,42 @@ def make_report(
         slices=slices,
         trust=join([one.trust[0] for one in posteriors]),
         curves=(_make_residuals(posteriors), *_make_calibration(model)),
-        facts=(("Measurement", facts), ("Reconstruction", _describe(posteriors[0]))),
+        facts=(
+            ("Measurement", facts),
+            ("Reconstruction", _describe(posteriors[0])),
+            *([("Is this feature real?", features)] if features else []),
+        ),
         provenance=dict(provenance or {}),
+    )
+
+
+def draw_posterior(
+    path: str | Path,
+    posterior: Posterior,
+    *,
+    number: int = 0,
+    samples: int = 2,
+    truth: Tensor | None = None,
+) -> None:
+    """Draws one image of a posterior for a paper; see `Posterior.figure`."""
+    if not 0 <= number < len(posterior.mean):
+        raise InputError(f"there is no image {number}: the batch holds {len(posterior.mean)}")
+    if not 0 <= samples <= len(posterior.samples):
+        raise InputError(f"{samples} samples cannot be shown: there are {len(posterior.samples)}")
+    one = posterior.measurement.select(torch.tensor([number]))
+    linear = posterior.model.method.parameterisation.estimate_linearly(one)[0]
+    mean = posterior.mean[number]
+    images = {"linear estimate": linear, "posterior mean": mean}
+    images |= {f"sample {k + 1}": posterior.samples[k, number] for k in range(samples)}
+    sizes = {"standard deviation": posterior.std[number].mean(0)}
+    if truth is not None:
+        images = {"reference": truth[number]} | images
+        sizes["error of the mean"] = (mean - truth[number]).abs().mean(0)
+    draw_figure(
+        path,
+        {name: _arrange(image.cpu().float().numpy()) for name, image in images.items()},
+        {name: size.cpu().float().numpy() for name, size in sizes.items()},
+        window=posterior.model.config.data.value_range,
     )
 
 

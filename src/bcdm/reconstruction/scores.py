@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import avg_pool2d
 
 from bcdm.checkpoint import Model
 from bcdm.diffusion import posterior_mean
@@ -18,10 +19,18 @@ from bcdm.evaluation import chi_square
 from bcdm.measurement import Measurement
 from bcdm.operators import FourierMask, LinearOperator, PixelMask
 
-__all__ = ["Typicality", "chi_square_of", "describe", "hold_out", "measure_held_out"]
+__all__ = [
+    "Typicality",
+    "chi_square_of",
+    "describe",
+    "find_spots",
+    "hold_out",
+    "measure_brightness",
+    "measure_held_out",
+]
 
-BANDS = 8
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+BANDS = 12
+QUANTILES = (0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.999)
 HELD = 0.1
 
 
@@ -35,12 +44,18 @@ def chi_square_of(measurement: Measurement, x: Tensor) -> tuple[Tensor, Tensor]:
     return result.reduced, result.p_value
 
 
-def describe(model: Model, measurement: Measurement) -> Tensor:
-    """What a linear look at measurements shows: band energies, grey levels, colours; (B, n)."""
-    image = model.method.parameterisation.estimate_linearly(measurement).cpu().double()
-    if image.is_complex():
-        image = image.abs()
-    grey = image.mean(1)
+def measure_brightness(image: Tensor, black: float) -> Tensor:
+    """The 99 % quantile of images above black, (B,)."""
+    away = image.abs() if image.is_complex() else image - black
+    return away.mean(1).flatten(1).quantile(0.99, 1).clamp_min(1e-6)
+
+
+def describe(image: Tensor, black: float) -> Tensor:
+    """What images (B, C, H, W) look like, whatever their brightness: (B, n).
+
+    Energies of bands of frequency, grey levels, spots, and colours if there are some.
+    """
+    scaled, grey = _scale(image, black)
     rows, columns = grey.shape[-2:]
     radius = torch.hypot(
         torch.fft.fftfreq(rows).double()[:, None], torch.fft.fftfreq(columns).double()
@@ -48,10 +63,31 @@ def describe(model: Model, measurement: Measurement) -> Tensor:
     power = torch.fft.fft2(grey, norm="ortho").abs().square()
     edges = torch.linspace(0, 0.5**0.5 + 1e-6, BANDS + 1, dtype=torch.float64)
     band = torch.bucketize(radius, edges, right=True) - 1
-    energies = [power[:, band == k].mean(1).clamp_min(1e-12).log() for k in range(BANDS)]
+    energies = [
+        power[:, band == k].mean(1).clamp_min(1e-12).log()
+        for k in range(BANDS)
+        if bool((band == k).any())
+    ]
     levels = torch.quantile(grey.flatten(1), torch.tensor(QUANTILES, dtype=torch.float64), dim=1)
-    colours = image.flatten(2).mean(2).T if image.shape[1] > 1 else image.new_zeros(0, len(image))
-    return torch.cat([torch.stack(energies), levels, colours]).T
+    colours = scaled.flatten(2).mean(2).T[: -1 if scaled.shape[1] == 1 else None]
+    return torch.cat([torch.stack(energies).T, levels.T, find_spots(image, black), colours.T], 1)
+
+
+def find_spots(image: Tensor, black: float) -> Tensor:
+    """The brightest point of images, the sharpest, and the brightest small patch: logs, (B, 3)."""
+    grey = _scale(image, black)[1][:, None]
+    around = sum(grey.roll(step, axis) for step in (1, -1) for axis in (-2, -1)) / 4
+    patch = avg_pool2d(grey, 3, 1, 1) - avg_pool2d(grey, 7, 1, 3)
+    spots = [part.flatten(1).amax(1) for part in (grey, grey - around, patch)]
+    return torch.stack(spots, 1).clamp_min(1e-6).log()
+
+
+def _scale(image: Tensor, black: float) -> tuple[Tensor, Tensor]:
+    """Images above black over their brightness, and the mean of their channels; float64."""
+    image = image.cpu()
+    away = image.abs() if image.is_complex() else image - black
+    scaled = away.double() / measure_brightness(image, black).double()[:, None, None, None]
+    return scaled, scaled.mean(1)
 
 
 @dataclass(frozen=True)

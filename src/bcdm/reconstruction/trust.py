@@ -25,6 +25,15 @@ _WORDS = {
         "a linear look at the data shows what training images show",
         "a linear look at the data shows something that training images do not",
     ),
+    "bright spots": (
+        "no spot in the data is brighter or sharper than usual",
+        "the data show a spot that is brighter or sharper than training images have",
+    ),
+    "reconstruction": (
+        "the reconstruction looks as those of training images do",
+        "the reconstruction shows something that those of training images do not: "
+        "another contrast, another body part, an artefact",
+    ),
     "noise level": (
         "the noise seen in the data is the noise stated",
         "the noise seen in the data is not the noise stated",
@@ -41,7 +50,8 @@ def assess(posterior: Posterior) -> list[Trust]:
     if calibration is None:
         rows: list[dict[str, float]] = [{} for _ in reduced]
     else:
-        rows = measure(model, measurement, calibration.typicality, posterior.samples)
+        looks, mean = calibration.looks, posterior.mean
+        rows = measure(model, measurement, looks, mean, posterior.samples)
     cards = []
     for number, scores in enumerate(rows):
         first = _judge_residual(float(reduced[number]), float(p_values[number]))

@@ -3,7 +3,7 @@
 from bcdm.scans.kspace import crop_kspace, remove_oversampling
 from bcdm.scans.limits import LIMIT_BYTES
 from bcdm.scans.provenance import read_provenance
-from bcdm.scans.reading import read_scan
+from bcdm.scans.reading import read_mask, read_scan
 from bcdm.scans.scan import Results, Scan
 from bcdm.scans.writing import write_results
 
@@ -12,6 +12,7 @@ __all__ = [
     "Results",
     "Scan",
     "crop_kspace",
+    "read_mask",
     "read_provenance",
     "read_scan",
     "remove_oversampling",

@@ -13,7 +13,7 @@ from bcdm.scans.layout import shape_mask
 from bcdm.scans.limits import refusal
 from bcdm.scans.scan import Scan
 
-__all__ = ["read_provenance_text", "read_scan"]
+__all__ = ["read_mask", "read_provenance_text", "read_scan"]
 
 
 def read_scan(path: str | Path, mask: str | Path | None = None, key: str | None = None) -> Scan:
@@ -37,7 +37,7 @@ def read_scan(path: str | Path, mask: str | Path | None = None, key: str | None 
         scan = _read(find_format(path), path, key)
         if mask is not None:
             rows, columns = scan.data.shape[-2:]
-            scan = replace(scan, mask=_read_mask(Path(mask), (rows, columns)))
+            scan = replace(scan, mask=read_mask(Path(mask), (rows, columns)))
         return _complete(scan)
     except MemoryError:
         raise refusal(path, "takes more memory than there is: split it") from None
@@ -51,7 +51,8 @@ def _read(format: Format, path: Path, key: str | None) -> Scan:
     return scan
 
 
-def _read_mask(path: Path, size: tuple[int, int]) -> NDArray[np.bool_]:
+def read_mask(path: Path, size: tuple[int, int]) -> NDArray[np.bool_]:
+    """Reads a mask (rows, columns): a picture, .npy or .npz, anything but zero."""
     format = find_format(path)
     if format.names[0] in ("npy", "npz"):
         return shape_mask(path, arrays.read_mask_array(path), size)

@@ -1,0 +1,252 @@
+"""The trust card on held-out data: false alarms, what it notices, and intervals that hold."""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bcdm.benchmark.defects import Case, list_cases
+from bcdm.benchmark.evaluate import Options, choose_images
+from bcdm.benchmark.records import Record
+from bcdm.benchmark.statistics import bootstrap
+from bcdm.checkpoint import Model, load
+from bcdm.diffusion import VP, DPMSolver, sample
+from bcdm.errors import InputError
+from bcdm.evaluation import ks_uniformity, wilson
+from bcdm.measurement import Measurement
+from bcdm.methods import ExactPosterior, GaussianMixture
+from bcdm.operators import FourierMask
+from bcdm.operators.patterns import draw_variable_density
+from bcdm.reconstruction import reconstruct
+from bcdm.reconstruction.calibration import LEVELS, NAMES, Calibration, measure
+from bcdm.reconstruction.scores import chi_square_of
+from bcdm.reconstruction.trust import assess
+
+__all__ = ["run"]
+
+BATCH = 10
+CALLS, SAMPLES = 20, 20
+UNIFORM, NOTICED, ALARMS, AWAY = "> 0.01", ">= 0.95", "<= 0.07", "<= 0.02"
+
+Numbers = dict[str, np.ndarray]
+
+
+def run(
+    name: str,
+    data: Path | None,
+    work: Path,
+    command: str,
+    *,
+    limit: int = 80,
+    intervals: int = 60,
+    calls: int = CALLS,
+    seed: int = 100,
+    precision: str = "float32",
+    report: Callable[[str], None],
+) -> list[Record]:
+    """Judges every case; parts that are done are kept in `work`.
+
+    Args:
+        name: A calibrated model for k-space by one mask.
+        data: Data folder.
+        work: Where parts are kept.
+        command: For the records.
+        limit: Images of each defect; thrice as many are right.
+        intervals: Images on which intervals are checked, with many samples each.
+        calls: Network calls per sample.
+        seed: Of all measurements and samples.
+        precision: "bfloat16" runs the network in autocast.
+        report: Hears of progress.
+    """
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
+        return _run(name, data, work, command, limit, intervals, calls, seed, precision, report)
+
+
+def _run(
+    name: str,
+    data: Path | None,
+    work: Path,
+    command: str,
+    limit: int,
+    intervals: int,
+    calls: int,
+    seed: int,
+    precision: str,
+    report: Callable[[str], None],
+) -> list[Record]:
+    model = load(name)
+    calibration = Calibration.of(model)
+    if calibration is None:
+        raise InputError(f"{name} has no calibration: run bcdm calibrate first")
+    record = partial(Record, seed=seed, command=command)
+    facts = {"calls": calls, "seed": seed, "precision": precision, "hashes": model.facts["hashes"],
+             "calibration": calibration.to_plain()}  # fmt: skip
+    keep = partial(_keep, work, model.config.name, report)
+    rows = [_check_exact(record, seed, 40 if limit < 20 else 200)]
+    for case in list_cases(model, data, limit, seed):
+        asked = facts | {"case": case.name, "images": len(case.subjects)}
+        found = keep(case.name, asked, partial(_judge, model, calibration, case, calls, seed))
+        if case.name == "nothing":
+            rows += _check_laws(found, case, calibration, record)
+        rows.append(_count(found, case, record))
+    asked = facts | {"case": "intervals", "images": intervals}
+    found = keep("intervals", asked, partial(_cover, model, data, intervals, calls, seed))
+    return rows + _list_coverage(found, calibration, record)
+
+
+def _keep(
+    work: Path,
+    model: str,
+    report: Callable[[str], None],
+    name: str,
+    asked: dict[str, object],
+    make: Callable[[], Numbers],
+) -> Numbers:
+    """What was found before under the same settings, or is found now."""
+    key = json.dumps(asked, sort_keys=True)
+    short = "".join(letter if letter.isalnum() else "-" for letter in name)
+    stored = work / f"{model}-{short}.npz"
+    if stored.exists():
+        with np.load(stored, allow_pickle=False) as file:
+            if str(file["asked"]) == key:
+                return {n: file[n] for n in file.files if n != "asked"}
+    report(f"{model}: {name}")
+    found = make()
+    work.mkdir(parents=True, exist_ok=True)
+    partial_file = stored.with_suffix(".partial.npz")
+    np.savez(partial_file, allow_pickle=False, asked=np.array(key), **found)
+    partial_file.replace(stored)
+    return found
+
+
+@torch.no_grad()
+def _judge(model: Model, calibration: Calibration, case: Case, calls: int, seed: int) -> Numbers:
+    """The card of every measurement, and the numbers behind it."""
+    whole = case.make()
+    lights: list[str] = []
+    tails: dict[str, list[float]] = {name: [] for name in NAMES}
+    laws: list[Tensor] = []
+    for start in range(0, len(whole.y), BATCH):
+        part = whole.select(torch.arange(start, min(start + BATCH, len(whole.y))))
+        posterior = reconstruct(model, part, samples=1, calls=calls, seed=seed + start,
+                                progress=False)  # fmt: skip
+        lights += [card.light for card in assess(posterior)]
+        scores = measure(model, part, calibration.looks, posterior.mean, posterior.samples)
+        for row in scores:
+            found = calibration.find_tails(row)
+            for name, column in tails.items():
+                column.append(found.get(name, np.nan))
+        laws.append(torch.stack(chi_square_of(part, posterior.samples[0])))
+    reduced, p_values = torch.cat(laws, 1).numpy()
+    return {"light": np.array(lights), "chi-square": reduced, "p": p_values} | {
+        f"tail of {name}": np.array(column) for name, column in tails.items()
+    }
+
+
+def _check_exact(record: Callable[..., Record], seed: int, count: int) -> Record:
+    """Where the posterior is exact, chi-square p-values of samples must be uniform."""
+    side = 12
+    places = torch.cartesian_prod(torch.arange(side), torch.arange(side)).double()
+    covariance = 0.1 * torch.exp(-torch.cdist(places, places) / 4)
+    prior = GaussianMixture.gaussian(torch.zeros(side**2).double(), covariance, (1, side, side))
+    mask = draw_variable_density((side, side), 3, centre=0.2, seed=seed)
+    truth = prior.sample(count, seed=seed)
+    measurement = Measurement.simulate(truth, FourierMask(mask, real=True), 0.02, seed=seed)
+    method = ExactPosterior(prior, VP())
+    p_values = []
+    for k in range(count):
+        one = measurement.select(torch.tensor([k]))
+        drawn = sample(method.condition(one), DPMSolver(1.0), steps=50, seed=seed, indices=[k],
+                       progress=False)  # fmt: skip
+        p_values.append(chi_square_of(one, drawn)[1])
+    case = {"of": "samples of an exact posterior", "measurements": count}
+    name = "KS p-value of chi-square p-values"
+    return record(name, case, ks_uniformity(torch.cat(p_values)), required=UNIFORM)
+
+
+def _check_laws(
+    found: Numbers, case: Case, calibration: Calibration, record: Callable[..., Record]
+) -> list[Record]:
+    """Laws that right measurements should follow: of chi-square, and of ranks among others."""
+    name, count = "KS p-value of chi-square p-values", len(found["p"])
+    where: dict[str, object] = {"of": "samples of the model", "measurements": count}
+    rows = [
+        record(name, where, ks_uniformity(torch.from_numpy(found["p"])), required=UNIFORM),
+        record("chi-square per degree of freedom", where, float(found["chi-square"].mean()), "",
+               bootstrap(found["chi-square"], groups=case.subjects)),
+    ]  # fmt: skip
+    # Slices of one subject are alike, and the test takes independent values.
+    names, rng = np.array(case.subjects), np.random.default_rng(0)
+    choice = [int(rng.choice(np.flatnonzero(names == name))) for name in np.unique(names)]
+    for check in calibration.tables:
+        tails = torch.from_numpy(found[f"tail of {check}"][choice])
+        where = {"of": check, "measurements": len(choice), "taken": "one slice a subject"}
+        required = UNIFORM if check == "held-out data" else None
+        rows.append(record("KS p-value of ranks", where, ks_uniformity(tails), required=required))
+    return rows
+
+
+def _count(found: Numbers, case: Case, record: Callable[..., Record]) -> Record:
+    flagged = found["light"] != "green"
+    rate, count = float(flagged.mean()), len(flagged)
+    tails = {n.removeprefix("tail of "): found[n] for n in found if n.startswith("tail of ")}
+    least = np.nanmin(np.stack(list(tails.values())), 0)
+    # Which check was the one that spoke loudest, where the card spoke at all.
+    loudest = {
+        name: round(float((flagged & (column <= least)).mean()), 3)
+        for name, column in tails.items()
+    }
+    red = round(float((found["light"] == "red").mean()), 3)
+    where: dict[str, object] = {
+        "wrong": case.name, "images": count, "red": red,
+        "by": {name: share for name, share in loudest.items() if share},
+    }  # fmt: skip
+    if case.kind == "right":
+        interval = bootstrap(flagged.astype(float), groups=case.subjects)
+        return record("false alarms", where, rate, "", interval, ALARMS)
+    required = NOTICED if case.kind == "wrong" else None
+    return record("noticed", where, rate, "", wilson(rate, count), required)
+
+
+@torch.no_grad()
+def _cover(model: Model, data: Path | None, count: int, calls: int, seed: int) -> Numbers:
+    """The fraction of each image's pixels in intervals as they are, and as they are widened."""
+    calibration = Calibration.of(model)
+    assert calibration is not None
+    source, rows = choose_images(model, Options(data=data, limit=count))
+    found: dict[str, list[float]] = {}
+    for k in rows:
+        truth = model.preparation(source[k])[None]
+        measured = Measurement.simulate(
+            truth, model.operator, model.noise_std, seed=seed + 2, indices=[k]
+        )
+        posterior = reconstruct(model, measured, samples=SAMPLES, calls=calls, seed=seed + k,
+                                progress=False)  # fmt: skip
+        for level, factor in calibration.factors.items():
+            low, high = posterior.interval(level)
+            away, half = (truth - (low + high) / 2).abs(), (high - low) / 2
+            for name, width in (("before", half), ("after", factor * half)):
+                held = float((away <= width).double().mean())
+                found.setdefault(f"{name} {level}", []).append(held)
+    subjects = [str(k) if source.subjects is None else str(source.subjects[k]) for k in rows]
+    return {n: np.array(v) for n, v in found.items()} | {"subjects": np.array(subjects)}
+
+
+def _list_coverage(
+    found: Numbers, calibration: Calibration, record: Callable[..., Record]
+) -> list[Record]:
+    rows, groups = [], [str(subject) for subject in found["subjects"]]
+    for level in (level for level in LEVELS if level in calibration.factors):
+        for name in ("before", "after"):
+            held = found[f"{name} {level}"]
+            where: dict[str, object] = {"level": level, "conformal": name, "images": len(held)}
+            interval = bootstrap(held, groups=groups)
+            rows.append(record("coverage", where, float(held.mean()), "", interval))
+        off = abs(float(held.mean()) - level)
+        rows.append(record("distance of coverage from its level", {"level": level}, off,
+                           required=AWAY))  # fmt: skip
+    return rows

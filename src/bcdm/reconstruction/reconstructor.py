@@ -1,0 +1,93 @@
+"""A model in the shape that deepinv asks of a reconstructor; deepinv itself is not imported."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bcdm.checkpoint import Model, load
+from bcdm.diffusion import posterior_mean
+from bcdm.errors import InputError
+from bcdm.measurement import Measurement
+from bcdm.operators.adapters import Physics, from_physics
+from bcdm.reconstruction.posterior import CALLS, Posterior, reconstruct
+
+__all__ = ["Reconstructor"]
+
+
+class Reconstructor(nn.Module):
+    """Gives reconstructions for (y, physics): for deepinv's `test`, `Trainer` and loops.
+
+    Args:
+        model: A model, its name or its folder.
+        samples: 0 gives the posterior mean by one network call; more, the mean of so many samples.
+        calls: Network calls per sample.
+        seed: Of all samples.
+        noise_std: Of y in the units of the physics; that of its noise model when left out.
+        value_range: Black and white of the images of the physics, as deepinv has them.
+    """
+
+    def __init__(
+        self,
+        model: Model | str | Path,
+        *,
+        samples: int = 0,
+        calls: int = CALLS,
+        seed: int = 0,
+        noise_std: float | Tensor | None = None,
+        value_range: tuple[float, float] = (0.0, 1.0),
+    ) -> None:
+        super().__init__()
+        self.model = model if isinstance(model, Model) else load(model)
+        # Registered, so that .to(device) and .eval() reach the network.
+        self.network = self.model.method.network
+        self.samples, self.calls, self.seed = samples, calls, seed
+        self.noise_std = noise_std
+        low, high = self.model.config.data.value_range
+        black, white = value_range
+        if not black < white:
+            raise InputError(
+                f"value_range must be (black, white) with black < white: {value_range}"
+            )
+        self.gain = (high - low) / (white - black)
+        self.offset = low - self.gain * black
+
+    def forward(self, y: Tensor, physics: Physics, **kwargs: Any) -> Tensor:
+        """The reconstruction, in the units and channels of the physics.
+
+        Args:
+            y: Measurements (B, ...).
+            physics: Linear, with `A` and `A_adjoint`.
+            **kwargs: Ignored; deepinv passes some.
+        """
+        measurement = self.measure(y, physics)
+        if self.samples == 0:
+            denoiser = self.model.condition(measurement)
+            x = posterior_mean(denoiser, seed=self.seed, count=len(y))
+        else:
+            x = self._draw(measurement).samples.mean(0)
+        image = (x - self.offset) / self.gain
+        # Images of MRI have an imaginary part there; of a real image it is zero.
+        split = physics.A_adjoint(y[:1]).shape[1] == 2 * image.shape[1]
+        return torch.cat([image, torch.zeros_like(image)], 1) if split else image
+
+    def posterior(self, y: Tensor, physics: Physics) -> Posterior:
+        """Samples, intervals and trust card, in the model's units."""
+        return self._draw(self.measure(y, physics))
+
+    def measure(self, y: Tensor, physics: Physics) -> Measurement:
+        """The data as a measurement in the model's units."""
+        data, operator = from_physics(physics, y, tuple(self.model.shape))
+        blank = torch.full((len(y), *self.model.shape), self.offset, device=y.device, dtype=y.dtype)
+        std = self.noise_std
+        if std is None:
+            std = getattr(getattr(physics, "noise_model", None), "sigma", None)
+        if std is None:
+            raise InputError("the physics states no Gaussian noise: give noise_std")
+        level = self.gain * torch.as_tensor(std, dtype=torch.float64).detach().cpu().reshape(-1)
+        return Measurement(self.gain * data + operator.forward(blank), operator, level)
+
+    def _draw(self, measurement: Measurement) -> Posterior:
+        return reconstruct(self.model, measurement, samples=max(1, self.samples), calls=self.calls,
+                           seed=self.seed, progress=False)  # fmt: skip

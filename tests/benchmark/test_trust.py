@@ -1,0 +1,94 @@
+"""The trust card measured, tiny: every defect is judged once, and nothing twice."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from click.testing import CliRunner, Result
+
+from bcdm.benchmark.defects import list_cases
+from bcdm.checkpoint import load
+from bcdm.cli import cli
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, [str(a) for a in arguments])
+
+
+def draw_smooth(count: int) -> np.ndarray:
+    coarse = torch.rand(count, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+    images = torch.nn.functional.interpolate(coarse, size=16, mode="bicubic")[:, 0]
+    return (255 * images.clamp(0, 1)).byte().numpy()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("trust")
+    split = np.array(["train"] * 16 + ["val"] * 60 + ["test"] * 12)
+    subject = np.array([f"s{k // 2}" for k in range(len(split))])
+    np.savez(root / "images.npz", images=draw_smooth(len(split)), split=split, subject=subject)
+    faces = np.random.default_rng(0).integers(0, 255, (6, 16, 16, 3), np.uint8)
+    (root / "faces_public_domain").mkdir()
+    np.savez(root / "faces_public_domain/faces64.npz", images=faces, split=np.array(["test"] * 6))
+    config = {
+        "name": "tiny",
+        "data": {"path": "images.npz", "channels": 1},
+        "operator": {"kind": "fourier_mask", "acceleration": 2, "centre": 0.2},
+        "noise_std": 0.05,
+        "network": {"width": 8, "multipliers": [1, 2], "blocks": 1, "attention": []},
+        "parameterisation": {"prior_std": 0.3, "known_std": 3.0, "model_std": 0.03},
+        "training": {"steps": 2, "batch": 4, "validation_images": 2},
+    }
+    (root / "tiny.yaml").write_text(yaml.safe_dump(config))
+    done = run("train", root / "tiny.yaml", "--data", root, "--out", root / "run")
+    assert done.exit_code == 0, done.output
+    done = run("calibrate", root / "run/model", "--data", root, "--samples", 11, "--calls", 2,
+               "--intervals", 10)  # fmt: skip
+    assert done.exit_code == 0, done.output
+    return root
+
+
+def test_every_defect_is_judged(folder: Path) -> None:
+    arguments = ("benchmark", "trust", folder / "run/model", "--data", folder, "--limit", 4,
+                 "--intervals", 3, "--calls", 2, "--work", folder / "work",
+                 "--json", folder / "r.json")  # fmt: skip
+    done = run(*arguments)
+    assert done.exit_code == 0 or "miss what is required" in str(done.exception), done.output
+    rows = json.loads((folder / "r.json").read_text())
+    rates = {row["case"]["wrong"]: row["value"] for row in rows if "wrong" in row["case"]}
+    assert len([row for row in rows if row["name"] == "false alarms"]) == 2
+    assert rates["noise is twice what is stated"] == rates["faces"] == 1
+    exact = next(row for row in rows if row["case"].get("of") == "samples of an exact posterior")
+    assert exact["holds"]
+    names = [row["name"] for row in rows]
+    assert names.count("coverage") == 2 * names.count("distance of coverage from its level") == 4
+    parts = sorted((folder / "work").glob("*.npz"))
+    before = [path.stat().st_mtime_ns for path in parts]
+    run(*arguments)
+    assert json.loads((folder / "r.json").read_text()) == rows
+    assert [path.stat().st_mtime_ns for path in parts] == before
+
+
+def test_a_defect_is_what_it_says(folder: Path) -> None:
+    """What is told of the measurement is right but for one thing."""
+    model = load(folder / "run/model")
+    made = {case.name: case.make() for case in list_cases(model, folder, 4, 0)}
+    right = made["noise is twice what is stated"]
+    mask = model.operator.data_mask
+    for name, measured in made.items():
+        assert bool((measured.y[:, :, ~mask] == 0).all()), name
+        assert measured.operator is model.operator
+    clean = model.operator.forward(
+        2 * torch.from_numpy(draw_smooth(88)[76:]).float()[[0, 4, 7, 11], None] / 255 - 1
+    )
+    away = (right.y - clean)[:, :, mask].abs().square().mean() / 2
+    assert float(away) ** 0.5 == pytest.approx(0.1, rel=0.1)
+    spikes = made["a spike in k-space: stripes of 5.0% of the range"]
+    off = (spikes.y - clean).abs() > 0.5
+    assert off.flatten(1).sum(1).tolist() == [1, 1, 1, 1]
+    # Stripes of 5 % of a range of 2, spread over 16 x 16 pixels by a unitary transform.
+    size = (spikes.y - clean).abs()[off]
+    assert size.numpy() == pytest.approx(0.05 * 2 * 16, abs=0.3)

@@ -1,0 +1,172 @@
+"""`bcdm reconstruct` as a process: Ctrl-C, kill -9, little memory, progress."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import zarr
+from numpy.typing import ArrayLike
+from PIL import Image
+
+from bcdm.checkpoint import Model, load_operator
+from bcdm.reconstruction import files
+from bcdm.reconstruction.fitting import fit_scan
+from bcdm.scans import read_scan
+
+SAMPLES, BATCH = 24, 2
+
+
+@pytest.fixture
+def command(tmp_path: Path, images, masked: Path) -> list[str]:
+    """A run of some seconds; -o is to follow."""
+    picture = np.clip((images[0, 0].numpy() + 1) * 127.5, 0, 255).astype(np.uint8)
+    known = np.full((16, 16), 255, np.uint8)
+    known[6:10, 6:10] = 0
+    Image.fromarray(picture).save(tmp_path / "scan.png")
+    Image.fromarray(known).save(tmp_path / "mask.png")
+    return [
+        sys.executable, "-m", "bcdm", "reconstruct", str(tmp_path / "scan.png"),
+        "--mask", str(tmp_path / "mask.png"), "--model", str(masked), "--samples", str(SAMPLES),
+        "--calls", "20", "--batch", str(BATCH), "--noise-std", "6.4", "--force", "-o",
+    ]  # fmt: skip
+
+
+def count_done(out: Path) -> int:
+    try:
+        stored = json.loads((out / "samples.zarr" / "zarr.json").read_text())
+    except FileNotFoundError:
+        return 0
+    return int(stored["attributes"]["done"].get("0", 0))
+
+
+def stop_midway(command: list[str], out: Path, number: int) -> tuple[int, str]:
+    """Starts it, sends a signal once some samples are there; exit code and what it said."""
+    with subprocess.Popen([*command, out], stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 120
+        while count_done(out) < 2 * BATCH and time.monotonic() < deadline:
+            time.sleep(0.005)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+    assert 2 * BATCH <= count_done(out) < SAMPLES
+    return process.returncode, said
+
+
+def read_arrays(folder: Path) -> dict[str, ArrayLike]:
+    """Every number in every file that a run leaves."""
+    samples = zarr.open_array(folder / "samples.zarr", mode="r")
+    arrays: dict[str, ArrayLike] = {"samples": np.asarray(samples)}
+    for path in folder.iterdir():
+        if path.suffix == ".npz":
+            with np.load(path) as file:
+                arrays |= {f"{path.name}/{name}": file[name] for name in file.files}
+        elif path.suffix in (".png", ".tif", ".tiff"):
+            arrays[path.name] = np.asarray(Image.open(path))
+        elif path.suffix == ".safetensors":
+            # Its header has no order.
+            arrays |= load_operator(path).tensors()
+        elif path.is_file():
+            arrays[path.name] = np.frombuffer(path.read_bytes(), np.uint8)
+    return arrays
+
+
+@pytest.fixture
+def whole(command: list[str], tmp_path: Path) -> dict[str, ArrayLike]:
+    subprocess.run([*command, tmp_path / "whole"], check=True, capture_output=True)
+    return read_arrays(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_the_same_command_goes_on_to_the_same_bits(command, whole, tmp_path, number) -> None:
+    out = tmp_path / "out"
+    code, said = stop_midway(command, out, number)
+    if number == signal.SIGINT:
+        assert code == 130
+        assert said.splitlines()[-1] == "interrupted: the same command goes on from here"
+        assert "Traceback" not in said
+    left = {path.name for path in out.iterdir() if not path.name.startswith(".partial-")}
+    # Nothing is there as if it were whole, but for samples that are.
+    assert left == {"samples.zarr"}
+    kept = np.asarray(zarr.open_array(out / "samples.zarr", mode="r"))[0, : count_done(out)]
+    np.testing.assert_array_equal(kept, whole["samples"][0, : len(kept)])
+    (out / f".partial-1-{number}.png").write_bytes(b"of a run that was killed")
+    subprocess.run([*command, out], check=True, capture_output=True)
+    found = read_arrays(out)
+    assert found.keys() == whole.keys()
+    for name, array in whole.items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
+
+
+def test_progress_has_an_eta(command, tmp_path) -> None:
+    reader, writer = pty.openpty()
+    termios.tcsetwinsize(writer, (24, 100))
+    process = subprocess.Popen([*command, tmp_path / "out"], stdout=subprocess.PIPE, stderr=writer)
+    os.close(writer)
+    parts = []
+    try:
+        while part := os.read(reader, 1 << 16):
+            parts.append(part)
+    except OSError:
+        # How a terminal ends.
+        pass
+    finally:
+        os.close(reader)
+    out, _ = process.communicate(timeout=60)
+    shown = b"".join(parts).decode()
+    assert f"{SAMPLES}/{SAMPLES}" in shown
+    # Elapsed < remaining, at least once before the end.
+    assert "%" in shown
+    assert "<00:0" in shown
+    assert b"samples:" not in out
+
+
+def test_progress_without_a_terminal_is_a_line_now_and_then(monkeypatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(files, "_QUIET_SECONDS", -1)
+    with files._Progress(8, said.append) as progress:
+        progress.advance(4, drawn=False)
+        progress.advance(2, drawn=True)
+        progress.advance(2, drawn=True)
+    assert said == ["2 samples to go, about 00:00"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [torch.OutOfMemoryError("CUDA out of memory"),
+     RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes"),
+     RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")],
+)  # fmt: skip
+def test_little_memory_gives_the_same_samples(
+    command, masked_model: Model, tmp_path, monkeypatch, error
+) -> None:
+    scan = read_scan(tmp_path / "scan.png", tmp_path / "mask.png")
+    fitted = fit_scan(scan, masked_model, noise_std=6.4)
+    plan = files.Plan(samples=11, calls=3, batch=8, force=True)
+    said: list[str] = []
+    once = files.reconstruct_scan(masked_model, fitted, tmp_path / "a", plan, say=said.append)
+    assert said == []
+    network = masked_model.method.network
+    forward, sizes = network.forward, []
+
+    def cramped(x, *more):
+        sizes.append(len(x))
+        if len(x) > 3:
+            raise error
+        return forward(x, *more)
+
+    monkeypatch.setattr(network, "forward", cramped)
+    again = files.reconstruct_scan(masked_model, fitted, tmp_path / "b", plan, say=said.append)
+    # The second batch starts where memory lasted.
+    assert said == [f"out of memory: going on with batches of {size}" for size in (4, 2)]
+    assert max(sizes) == 8
+    torch.testing.assert_close(
+        again.posteriors[0].samples, once.posteriors[0].samples, rtol=0, atol=1e-5
+    )
