@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
@@ -152,12 +153,18 @@ def write_facts(folder: Path, content: dict[str, Any]) -> None:
     from bcdm.card import format_card
 
     for name, text in (
-        ("config.json", json.dumps(content, indent=1) + "\n"),
+        ("config.json", _format(content) + "\n"),
         ("README.md", format_card(content)),
     ):
         partial = folder / f"{name}.partial"
         partial.write_text(text)
         os.replace(partial, folder / name)
+
+
+def _format(content: dict[str, Any]) -> str:
+    """JSON for people: lists of numbers on one line."""
+    text = json.dumps(content, indent=1)
+    return re.sub(r"\[\s+([-+\d.eE,\s]+?)\s+\]", lambda m: f"[{' '.join(m[1].split())}]", text)
 
 
 def load(name_or_path: str | Path) -> Model:

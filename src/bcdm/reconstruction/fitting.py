@@ -108,7 +108,7 @@ def fit_scan(
         noise = estimate_noise(scan)
     else:
         noise = NoiseEstimate(noise_std, 0.0, "stated", 0)
-    return Fitted(scan, operator, noise, _choose_units(scan, model, operator))
+    return Fitted(scan, operator, noise, _choose_units(scan, model, operator, noise))
 
 
 def find_range(scan: Scan, model: Model) -> tuple[float, float]:
@@ -166,8 +166,14 @@ def _check_shape(scan: Scan, model: Model, operator: LinearOperator) -> None:
         )
 
 
-def _choose_units(scan: Scan, model: Model, operator: LinearOperator) -> Units:
-    """Stored pictures have a range; k-space has a brightness."""
+def _choose_units(
+    scan: Scan, model: Model, operator: LinearOperator, noise: NoiseEstimate
+) -> Units:
+    """Stored pictures have a range. K-space has a noise level and a brightness.
+
+    A model of one noise level is given that one, if the image is then as bright as usual;
+    otherwise the image is made as bright as is typical.
+    """
     low, high = model.config.data.value_range
     name = str(scan.facts.get("unit", ""))
     if scan.kind == "image":
@@ -178,7 +184,12 @@ def _choose_units(scan: Scan, model: Model, operator: LinearOperator) -> Units:
     if calibration is None:
         raise UnfitError(f"{model.config.name} has no calibration: run bcdm calibrate first")
     back = operator.adjoint(torch.from_numpy(scan.data))
-    bright = float(np.median([float(one.flatten().quantile(0.99)) for one in back]))
+    bright = float(np.median([float(one.flatten().quantile(0.99)) for one in back])) / (high - low)
     if bright <= 0:
         raise UnfitError(f"{scan.path.name} shows no image: is its k-space centred?")
-    return Units((high - low) * calibration.brightness / bright, low, name)
+    least, typical, most = calibration.brightness
+    if not isinstance(model.config.noise_std, tuple) and noise.std > 0:
+        gain = model.noise_std / noise.std
+        if least <= gain * bright <= most:
+            return Units(gain, low, name)
+    return Units(typical / bright, low, name)
