@@ -52,9 +52,13 @@ def stop_midway(command: list[str], out: Path, number: int) -> tuple[int, str]:
     """Starts it, sends a signal once some samples are there; exit code and what it said."""
     with subprocess.Popen([*command, out], stderr=subprocess.PIPE, text=True) as process:
         deadline = time.monotonic() + 120
+        # By slices of time, so that it cannot run to its end while nobody looks.
         while count_done(out) < 2 * BATCH and time.monotonic() < deadline:
-            time.sleep(0.005)
+            process.send_signal(signal.SIGCONT)
+            time.sleep(0.03)
+            process.send_signal(signal.SIGSTOP)
         process.send_signal(number)
+        process.send_signal(signal.SIGCONT)
         _, said = process.communicate(timeout=60)
     assert 2 * BATCH <= count_done(out) < SAMPLES
     return process.returncode, said

@@ -109,7 +109,7 @@ def train(steps: int, *, seed: int = 0, report: Callable[[str], None] = print) -
         state.step = step
         state.move_average(0.999)
         if (step + 1) % 500 == 0:
-            report(f"learned mixture: step {step + 1}/{steps}, loss {float(loss):.4f}")
+            report(f"learned mixture: step {step + 1}/{steps}, loss {loss.item():.4f}")
     network = state.average.module.eval().requires_grad_(False)
     return Bayesian(network, schedule, method.parameterisation)
 
