@@ -78,13 +78,18 @@ def overhead(path: Path | None, smoke: bool) -> None:
     _finish(bench.run(_command(), smoke=smoke, report=_say), path)
 
 
+def _work_option(folder: str) -> Callable[..., Any]:
+    """Where a long command keeps what is done."""
+    kind = click.Path(path_type=Path, file_okay=False)
+    said = "Where finished parts are kept."
+    return click.option("--work", type=kind, default=Path(folder), show_default=True, help=said)
+
+
 def _study_options(command: Callable[..., None]) -> Callable[..., None]:
     """What comparisons that train their networks have in common."""
     for option in (
         click.option("--smoke", is_flag=True, help="Tiny networks, three images: does it run?"),
-        click.option("--work", type=click.Path(path_type=Path, file_okay=False),
-                     default=Path("runs/tasks"), show_default=True,
-                     help="Where networks and finished parts are kept."),
+        _work_option("runs/tasks"),
         click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True),
         click.option("--data", type=click.Path(path_type=Path),
                      help="Data folder; default BCDM_DATA."),
@@ -110,10 +115,7 @@ def paper(task: str, smoke: bool, **given: Any) -> None:
 @benchmark.command()
 @click.argument("comparison", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @click.option("--data", type=click.Path(path_type=Path), help="Data folder; default BCDM_DATA.")
-@click.option(
-    "--work", type=click.Path(path_type=Path, file_okay=False), default=Path("runs/families"),
-    show_default=True, help="Where finished parts are kept.",
-)  # fmt: skip
+@_work_option("runs/families")
 @click.option("--json", "path", type=click.Path(path_type=Path, dir_okay=False))
 def family(comparison: Path, path: Path | None, **given: Any) -> None:
     """A model of a family on operators it never saw, beside a rival and specialists."""
@@ -130,10 +132,7 @@ def family(comparison: Path, path: Path | None, **given: Any) -> None:
 @click.option("--intervals", default=60, show_default=True, help="Images for coverage.")
 @click.option("--calls", default=20, show_default=True, help="Network calls per sample.")
 @click.option("--precision", type=click.Choice(["float32", "bfloat16"]), default="float32")
-@click.option(
-    "--work", type=click.Path(path_type=Path, file_okay=False), default=Path("runs/trust"),
-    show_default=True, help="Where finished parts are kept.",
-)  # fmt: skip
+@_work_option("runs/trust")
 @click.option("--json", "path", type=click.Path(path_type=Path, dir_okay=False))
 def trust(model: str, path: Path | None, **given: Any) -> None:
     """The trust card on test images: false alarms, what it notices, and intervals that hold."""

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from bcdm.conditioning import Conditioning
@@ -22,32 +22,14 @@ def normal(*shape: int, seed: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-class Vectors(nn.Module):
-    """A small network over the plane, with the interface of an unrolled one."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            self.layers = nn.Sequential(
-                nn.Linear(2 + 16, 192), nn.SiLU(), nn.Linear(192, 192), nn.SiLU(),
-                nn.Linear(192, 192), nn.SiLU(), nn.Linear(192, 192), nn.SiLU(), nn.Linear(192, 2),
-            )  # fmt: skip
-
-    def forward(self, x: Tensor, log_snr: Tensor, project) -> Tensor:
-        angles = log_snr[:, None] * 0.15 * 1.6 ** torch.arange(8) / 2
-        features = torch.cat([angles.sin(), angles.cos()], 1).expand(len(x), -1)
-        return project(self.layers(torch.cat([x, features], 1)))
-
-
 @pytest.mark.parametrize("statistic", ["wiener", pytest.param("whitened", marks=pytest.mark.slow)])
-def test_learned_posterior_is_the_exact_one(statistic: str) -> None:
+def test_learned_posterior_is_the_exact_one(statistic: str, make_vectors) -> None:
     """A mixture in the plane, one coordinate measured: trained in seconds, judged by sliced W1."""
     means = torch.tensor([[-0.8, -0.6], [-0.7, 0.7], [0.8, 0.1], [0.1, -0.9]])
     prior = GaussianMixture(torch.zeros(4), means, 0.01 * torch.eye(2)[None])
     operator, noise_std = Dense(torch.tensor([[1.0, 0.3]])), 0.2
     parameterisation = Parameterisation(statistic, prior_std=0.7)
-    trained = Bayesian(Vectors(), VP(), parameterisation)
+    trained = Bayesian(make_vectors(192, 4), VP(), parameterisation)
     levels = LevelSampling(VP(), mean=1.0, std=2.5, end=0.05)
     objective = Objective(trained, OneProblem(operator, noise_std), levels, seed=0)
     optimizer = torch.optim.Adam(trained.network.parameters(), lr=2e-3)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bcdm.benchmark.contenders import ContenderConfig, expand_grid
 from bcdm.benchmark.moments import chain_moments
@@ -219,30 +219,12 @@ def test_place_alone_is_not_sufficient() -> None:
     assert slope > 1.2 * gain
 
 
-class Vectors(nn.Module):
-    """A small network over the plane, with the interface of an unrolled one."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            self.layers = nn.Sequential(
-                nn.Linear(2 + 16, 96), nn.SiLU(), nn.Linear(96, 96), nn.SiLU(),
-                nn.Linear(96, 96), nn.SiLU(), nn.Linear(96, 2),
-            )  # fmt: skip
-
-    def forward(self, x: Tensor, log_snr: Tensor, project) -> Tensor:
-        angles = log_snr[:, None] * 0.15 * 1.6 ** torch.arange(8) / 2
-        features = torch.cat([angles.sin(), angles.cos()], 1).expand(len(x), -1)
-        return project(self.layers(torch.cat([x, features], 1)))
-
-
-def test_learned_bridge_ends_near_the_posterior() -> None:
+def test_learned_bridge_ends_near_the_posterior(make_vectors) -> None:
     """A mixture in the plane, one coordinate measured: samples are far better than their mean."""
     means = torch.tensor([[-0.8, -0.6], [-0.7, 0.7], [0.8, 0.1], [0.1, -0.9]])
     prior = GaussianMixture(torch.zeros(4), means, 0.01 * torch.eye(2)[None])
     operator, noise_std = Dense(torch.tensor([[1.0, 0.3]])), 0.2
-    method = Bayesian(Vectors(), Bridge(), BRIDGE)
+    method = Bayesian(make_vectors(96, 3), Bridge(), BRIDGE)
     levels = LevelSampling(Bridge(), end=0.05, uniform_time=True)
     objective = Objective(method, OneProblem(operator, noise_std), levels, seed=0)
     optimizer = torch.optim.Adam(method.network.parameters(), lr=2e-3)
