@@ -21,9 +21,10 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def build(channels_in: int, channels_out: int, seed: int = 0) -> NCSNpp:
+def build(channels_in: int, channels_out: int, seed: int = 0, patch: int = 1) -> NCSNpp:
     """A backbone without zero weights, as after some training."""
-    settings = {**vars(TINY), "channels_in": channels_in, "channels_out": channels_out}
+    channels = {"channels_in": channels_in, "channels_out": channels_out}
+    settings = {**vars(TINY), **channels, "patch": patch}
     network = NCSNpp(NCSNppConfig(**settings), seed=seed)
     generator = torch.Generator().manual_seed(seed + 1)
     with torch.no_grad():
@@ -264,8 +265,9 @@ def test_experts_serve_as_an_unrolled_backbone() -> None:
     assert not torch.allclose(out[0], UnrolledNetwork(networks[0], 2)(x, log_snr, project)[0])
 
 
-def test_every_weight_of_an_idle_expert_gets_a_zero_gradient() -> None:
-    experts = Experts([build(1, 1, seed=0), build(1, 1, seed=7)], [0.0])
+@pytest.mark.parametrize("patch", [1, 2])
+def test_every_weight_of_an_idle_expert_gets_a_zero_gradient(patch: int) -> None:
+    experts = Experts([build(1, 1, seed=0, patch=patch), build(1, 1, seed=7, patch=patch)], [0.0])
     experts(draw(2, 1, 7, 9), torch.tensor([3.0])).square().sum().backward()
     for parameter in experts.networks[0].parameters():
         assert parameter.grad is not None

@@ -255,11 +255,11 @@ class NCSNpp(nn.Module):
         self._check(x, log_snr)
         patch = self.config.patch
         padded, (top, left) = _pad(x, patch * 2 ** (len(self.config.multipliers) - 1))
-        padded = functional.pixel_unshuffle(padded, patch)
+        padded = _gather_patches(padded, patch)
         if self.config.channels_last:
             padded = padded.contiguous(memory_format=torch.channels_last)
         out = self._apply_levels(padded, self.embedding(log_snr))
-        out = functional.pixel_shuffle(out, patch)
+        out = _spread_patches(out, patch)
         out = out[:, :, top : top + x.shape[2], left : left + x.shape[3]]
         return out.to(x.dtype).contiguous()
 
@@ -300,6 +300,22 @@ def _run(block: nn.Module, x: Tensor, embedding: Tensor, checkpointing: bool) ->
     else:
         h = block(x, embedding)
     return h
+
+
+def _gather_patches(x: Tensor, patch: int) -> Tensor:
+    """Makes squares of pixels channels. torch's own gives an empty batch the wrong shape."""
+    batch, channels, height, width = x.shape
+    rows, columns = height // patch, width // patch
+    cut = x.reshape(batch, channels, rows, patch, columns, patch).permute(0, 1, 3, 5, 2, 4)
+    return cut.reshape(batch, channels * patch**2, rows, columns)
+
+
+def _spread_patches(x: Tensor, patch: int) -> Tensor:
+    """Makes channels squares of pixels again; torch's own has no gradient for an empty batch."""
+    batch, channels, rows, columns = x.shape
+    cut = x.reshape(batch, channels // patch**2, patch, patch, rows, columns)
+    cut = cut.permute(0, 1, 4, 2, 5, 3)
+    return cut.reshape(batch, channels // patch**2, rows * patch, columns * patch)
 
 
 def _pad(x: Tensor, multiple: int) -> tuple[Tensor, tuple[int, int]]:
