@@ -107,6 +107,20 @@ def test_committed_budgets_fix_the_steps(folder: Path) -> None:
     assert "was trained for 3 steps, not 4" in str(run(folder).exception)
 
 
+def test_networks_of_other_seeds_get_the_same_steps(folder: Path) -> None:
+    """A step of theirs takes as long, whatever else the machine did while one was timed."""
+    study = yaml.safe_load((folder / "study.yaml").read_text())
+    study["networks"]["again"] = ["training.seed=1"]
+    study["methods"] = {
+        name: {"kind": "network", "network": name, "calls": 2} for name in ("plain", "again")
+    }
+    study |= {"beaten": [], "figure": ["plain", "again"]}
+    (folder / "study.yaml").write_text(yaml.safe_dump(study))
+    write_budget(folder / "out/budgets.json", "plain", Budget(0.002, 10.0, 3))
+    run(folder)
+    assert json.loads((folder / "out/budgets.json").read_text())["again"]["steps"] == 3
+
+
 def test_few_images_are_among_the_many(folder: Path) -> None:
     """Methods are paired by image: the images of fewer are images of more."""
     assert choose_evenly(5, 9) == [0, 1, 2, 3, 4]

@@ -43,7 +43,7 @@ __all__ = [
 
 COVERED = (0.5, 0.8)
 SHOWN = 3  # images that figures may show
-_START = "training.start_from=network:"
+_START, _SEED = "training.start_from=network:", "training.seed="
 BUDGETS = "budgets.json"  # what each network was given: the same steps everywhere
 
 
@@ -225,13 +225,22 @@ def _train(
             content.append(start.facts["hashes"])
             changes[number] = f"training.start_from={other / 'model'}"
     folder = work / "networks" / f"{settings['name']}-{_hash(content)}"
-    given = read_budget(out / BUDGETS, name)
+    given = read_budget(out / BUDGETS, name) or read_budget(out / BUDGETS, _find_twin(task, name))
     budget = train_for(task.minutes, task.base, changes, data, folder, report, given)
     write_budget(out / BUDGETS, name, budget)
     logs = out / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(folder / "log.jsonl", logs / f"{name}.jsonl")
     return folder, load(folder / "model")
+
+
+def _find_twin(task: Task, name: str) -> str:
+    """The first network of the same settings but for the seed: it takes as long."""
+    plain = {
+        other: [change for change in changes if not change.startswith(_SEED)]
+        for other, changes in task.networks.items()
+    }
+    return next(other for other, changes in plain.items() if changes == plain[name])
 
 
 def _score(
