@@ -141,6 +141,20 @@ def trust(model: str, path: Path | None, **given: Any) -> None:
     _finish(bench.run(model, command=_command(), report=_say, **given), path)
 
 
+@benchmark.command()
+@click.argument("model")
+@click.option("--data", type=click.Path(path_type=Path), help="Data folder; default BCDM_DATA.")
+@click.option("--limit", default=100, show_default=True, help="Measurements of a kind.")
+@click.option("--together", default=26, show_default=True, help="Images of a volume.")
+@click.option("--json", "path", type=click.Path(path_type=Path, dir_okay=False))
+def noise(model: str, path: Path | None, **given: Any) -> None:
+    """Noise levels read from measurements of a model's test images, beside the true ones."""
+    from bcdm.benchmark import noise as bench
+
+    _finish(bench.run(model, command=_command(), report=_say, **given), path, bench.KEYS,
+            bench.COLUMNS)  # fmt: skip
+
+
 @cli.command()
 @click.argument("config", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @click.option("--data", type=click.Path(path_type=Path), help="Data folder; default BCDM_DATA.")

@@ -37,7 +37,7 @@ from bcdm.training.state import TrainingState
 __all__ = ["FamilyNetwork", "RandomMatrices", "run", "train"]
 
 DIMENSION, ROWS = 8, (1, 2, 4)
-STEPS, BATCH, RATE = 2000, 512, 1e-3
+STEPS, BATCH, RATE = 3000, 512, 1e-3
 POINTS, POINTS_RATE = 256, 1e-2
 CALLS = (10, 20, 50)
 LIMIT = "<= 2"
