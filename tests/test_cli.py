@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from bcdm.cli import cli
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -60,3 +63,18 @@ def test_illustration(tmp_path: Path) -> None:
     finally:
         illustration.COUNT = count
     assert path.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_curves_of_trainings(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        rows = [{"step": k, "psnr": 20 + k, "RMSE at log-SNR 0": 0.1, "RMSE at log-SNR 4": 0.05}
+                for k in range(1, 4)]  # fmt: skip
+        text = "\n".join(map(json.dumps, [{"step": 1, "loss": 2.0}, *rows]))
+        (tmp_path / f"{name}.log.jsonl").write_text(text)
+    logs = [str(tmp_path / f"{name}.log.jsonl") for name in ("one", "two")]
+    done = CliRunner().invoke(cli, ["curves", *logs, "-o", str(tmp_path / "c.png")])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "c.png").read_bytes()[:4] == b"\x89PNG"
+    Path(logs[0]).write_text('{"step": 1, "loss": 2.0}\n')
+    done = CliRunner().invoke(cli, ["curves", *logs, "-o", str(tmp_path / "d.png")])
+    assert "holds no validation yet" in str(done.exception)

@@ -245,6 +245,19 @@ def study(task: Path, smoke: bool, **given: Any) -> None:
 
 
 @cli.command()
+@click.argument("logs", nargs=-1, required=True,
+                type=click.Path(path_type=Path, dir_okay=False, exists=True))  # fmt: skip
+@click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), required=True,
+              help="PNG to draw.")  # fmt: skip
+def curves(logs: tuple[Path, ...], out: Path) -> None:
+    """Draw what trainings learnt over their steps; LOGS are their log.jsonl files."""
+    from bcdm.benchmark.curves import draw_curves, name_log
+
+    draw_curves(out, {name_log(log): log for log in logs})
+    _say(f"wrote {out}")
+
+
+@cli.command()
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True)
 @click.option("--seed", default=0, show_default=True, help="Of the points and of all samples.")
 def illustrate(out: Path, seed: int) -> None:

@@ -1,16 +1,14 @@
-"""Trainings of equal cost, and what they learnt over time."""
+"""Trainings of equal cost."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bcdm.errors import InputError
 from bcdm.training import run as training
 
-__all__ = ["Budget", "draw_curves", "read_budget", "train_for", "write_budget"]
-
-_ERROR = "RMSE at log-SNR "
+__all__ = ["Budget", "read_budget", "train_for", "write_budget"]
 
 
 @dataclass(frozen=True)
@@ -82,36 +80,6 @@ def train_for(
     if not (folder / "model/config.json").exists():
         training.run(base, changes, data, folder, dry_run=False, report=report)
     return budget
-
-
-def draw_curves(path: Path, logs: Mapping[str, Path], budgets: Mapping[str, Budget]) -> None:
-    """One-call validation PSNR over training time, and the error per noise level at the end."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
-    for name, log in logs.items():
-        rows = [json.loads(line) for line in log.read_text().splitlines()]
-        rows = [row for row in rows if "psnr" in row]
-        minutes = [row["step"] * budgets[name].seconds / 60 for row in rows]
-        left.plot(minutes, [row["psnr"] for row in rows], marker=".", label=name)
-        errors = {
-            float(key.removeprefix(_ERROR)): value
-            for key, value in rows[-1].items()
-            if key.startswith(_ERROR)
-        }
-        right.plot(list(errors), list(errors.values()), marker=".", label=name)
-    left.set(xlabel="minutes of training", ylabel="one-call PSNR, validation images (dB)")
-    low = max(line.get_ydata()[-1] for line in left.lines) - 6
-    left.set_ylim(bottom=low)
-    right.set(xlabel="log-SNR", ylabel="RMSE, validation images", yscale="log")
-    left.legend(fontsize=7)
-    for axes in (left, right):
-        axes.grid(alpha=0.3)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
 
 
 def _write(path: Path, content: str) -> None:

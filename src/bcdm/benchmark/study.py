@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from bcdm.benchmark.budget import draw_curves, read_budget
+from bcdm.benchmark.budget import read_budget
 from bcdm.benchmark.comparison import (
     BUDGETS,
     choose_shown,
@@ -15,6 +15,7 @@ from bcdm.benchmark.comparison import (
     run_task,
     scale_down,
 )
+from bcdm.benchmark.curves import draw_curves
 from bcdm.benchmark.records import Record, write_records
 from bcdm.benchmark.scores import open_lpips
 from bcdm.benchmark.tables import make_latex, make_markdown, make_records, measure_frechet
@@ -65,8 +66,9 @@ def run(
     (out / "table.md").write_text(make_markdown(outcomes, frechet, task.ours))
     (out / "table.tex").write_text(make_latex(outcomes, frechet, task.ours, task.figure))
     budgets = {name: read_budget(out / BUDGETS, name) for name in models}
+    seconds = {name: budget.seconds for name, budget in budgets.items() if budget is not None}
     logs = {name: out / "logs" / f"{name}.jsonl" for name in models}
-    draw_curves(out / "curves.png", logs, {n: b for n, b in budgets.items() if b is not None})
+    draw_curves(out / "curves.png", logs, seconds)
     columns = {name: outcomes[name].shown for name in task.figure}
     value_range = next(iter(models.values())).config.data.value_range
     shown = tested.images[choose_shown(task, len(tested.images))].numpy()

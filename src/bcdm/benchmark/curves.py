@@ -1,0 +1,72 @@
+"""What trainings learnt over time, side by side."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from bcdm.errors import InputError
+
+__all__ = ["draw_curves", "name_log"]
+
+_ERROR = "RMSE at log-SNR "
+
+
+def name_log(path: Path) -> str:
+    """What to call a training by its log: runs/NAME/log.jsonl, or NAME.log.jsonl."""
+    return path.parent.name if path.name == "log.jsonl" else path.name.removesuffix(".log.jsonl")
+
+
+def draw_curves(
+    path: Path, logs: Mapping[str, Path], seconds: Mapping[str, float] | None = None
+) -> None:
+    """One-call PSNR on validation images over training, and the error per noise level at the end.
+
+    Args:
+        path: PNG to write.
+        logs: The trainings' JSONL files by the name to show.
+        seconds: That a step takes, by name: the curves are then over minutes instead of steps.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    rows = {name: _read(log) for name, log in logs.items()}
+    levels = {name: _find_errors(found[-1]) for name, found in rows.items()}
+    panels = 1 + any(levels.values())
+    figure, grid = plt.subplots(
+        1, panels, figsize=(5.5 * panels, 4), layout="constrained", squeeze=False
+    )
+    axes = grid[0]
+    for name, found in rows.items():
+        unit = 1.0 if seconds is None else seconds[name] / 60
+        places = [row["step"] * unit for row in found]
+        axes[0].plot(places, [row["psnr"] for row in found], marker=".", label=name)
+        if panels > 1:
+            axes[1].plot(list(levels[name]), list(levels[name].values()), marker=".", label=name)
+    length = "steps" if seconds is None else "minutes of training"
+    axes[0].set(xlabel=length, ylabel="one-call PSNR, validation images (dB)")
+    axes[0].set_ylim(bottom=max(found[-1]["psnr"] for found in rows.values()) - 6)
+    axes[0].legend(fontsize=7)
+    if panels > 1:
+        axes[1].set(xlabel="log-SNR", ylabel="RMSE, validation images", yscale="log")
+    for each in axes:
+        each.grid(alpha=0.3)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def _read(log: Path) -> list[dict[str, float]]:
+    """The rows of a log that hold a validation."""
+    try:
+        rows = [json.loads(line) for line in log.read_text().splitlines()]
+    except (OSError, ValueError) as error:
+        raise InputError(f"{log} is no log of a training: {error}") from None
+    found = [row for row in rows if isinstance(row, dict) and "psnr" in row]
+    if not found:
+        raise InputError(f"{log} holds no validation yet")
+    return found
+
+
+def _find_errors(row: Mapping[str, float]) -> dict[float, float]:
+    return {float(k.removeprefix(_ERROR)): v for k, v in row.items() if k.startswith(_ERROR)}
