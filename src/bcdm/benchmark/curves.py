@@ -21,6 +21,8 @@ def draw_curves(
 ) -> None:
     """One-call PSNR on validation images over training, and the error per noise level at the end.
 
+    The latter is drawn where all logs have it.
+
     Args:
         path: PNG to write.
         logs: The trainings' JSONL files by the name to show.
@@ -33,7 +35,7 @@ def draw_curves(
 
     rows = {name: _read(log) for name, log in logs.items()}
     levels = {name: _find_errors(found[-1]) for name, found in rows.items()}
-    panels = 1 + any(levels.values())
+    panels = 1 + all(levels.values())
     figure, grid = plt.subplots(
         1, panels, figsize=(5.5 * panels, 4), layout="constrained", squeeze=False
     )
