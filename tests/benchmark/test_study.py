@@ -5,12 +5,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import yaml
 from click.testing import CliRunner, Result
 
 from bcdm.benchmark.budget import Budget, write_budget
 from bcdm.benchmark.comparison import choose_evenly, choose_shown, load_task
+from bcdm.benchmark.contenders import ContenderConfig, expand_grid
+from bcdm.checkpoint import load
 from bcdm.cli import cli
+from bcdm.measurement import Measurement
+from bcdm.operators import PixelMask
 
 DUAL = ["parameterisation.statistic=dual", "parameterisation.output=denoised"]
 
@@ -105,6 +110,22 @@ def test_committed_budgets_fix_the_steps(folder: Path) -> None:
     assert max(json.loads(line)["step"] for line in log) == 3
     write_budget(folder / "out/budgets.json", "plain", Budget(0.002, 10.0, 4))
     assert "was trained for 3 steps, not 4" in str(run(folder).exception)
+
+
+def test_means_are_clipped_where_settings_say_so(folder: Path) -> None:
+    run(folder)
+    model = load(next((folder / "work/networks").iterdir()) / "model")
+    bright = torch.full((4, 1, 16, 16), 3.0)
+    measurement = Measurement.simulate(bright, PixelMask(torch.ones(16, 16)), 0.1, seed=0)
+    means = {}
+    for clip in (False, True):
+        config = ContenderConfig(kind="network", network="any", calls=2, clip=clip)
+        (one,) = expand_grid(config, {"any": model})
+        found = one.estimate(measurement, range(4), 0)
+        assert found is not None
+        means[clip] = found
+    assert means[False].max() > 1
+    assert torch.equal(means[True], means[False].clamp(-1, 1))
 
 
 def test_networks_of_other_seeds_get_the_same_steps(folder: Path) -> None:

@@ -334,7 +334,7 @@ def _describe(task: Task, config: ContenderConfig, models: Mapping[str, Model]) 
     used = hashes.get(config.network or "")
     tested = hashes[task.methods[task.ours].network or next(iter(hashes))]["settings"]
     settings = task.model_dump(mode="json", include=kept)
-    return [config.model_dump(mode="json"), settings, used, tested]
+    return [config.model_dump(mode="json", exclude_defaults=True), settings, used, tested]
 
 
 def _hash(content: object) -> str:

@@ -27,6 +27,7 @@ from bcdm.methods import (
     Renewal,
     TotalVariation,
 )
+from bcdm.methods.base import BoundDenoiser
 
 __all__ = ["Contender", "ContenderConfig", "Drawn", "expand_grid"]
 
@@ -44,6 +45,8 @@ class ContenderConfig(BaseModel):
         weight: Of guidance or regularisation; several are tuned on the validation split.
         churn: Of DPM-Solver++; several are tuned alike. None: the paper's ancestral steps.
         calls: Network calls per sample; 0 for estimates without samples.
+        clip: Whether the network's means are clipped to the range of images, as is usual for
+            networks that predict noise.
         few: Whether it is scored on the task's smaller number of images.
     """
 
@@ -54,6 +57,7 @@ class ContenderConfig(BaseModel):
     weight: tuple[float, ...] = (1.0,)
     churn: tuple[float | None, ...] = (1.0,)
     calls: int = Field(default=0, ge=0)
+    clip: bool = False
     few: bool = False
 
 
@@ -97,6 +101,8 @@ class Contender:
             case["sampler"] = "posterior of the bridge"
         elif self.samples and self.config.kind not in ("diffpir", "ddrm"):
             case["sampler"] = "Eq. 3" if self.churn is None else f"DPM++ churn {self.churn:g}"
+        if self.config.clip:
+            case["means"] = "clipped to the range of images"
         return case
 
     @torch.no_grad()
@@ -147,7 +153,8 @@ class Contender:
         if self.model is None:
             raise InputError(f"a method of kind {kind} needs the name of a network")
         if kind in ("network", "mean", "bridge"):
-            return self.model.method
+            method, limits = self.model.method, self.model.config.data.value_range
+            return _Clipped(method, *limits) if self.config.clip else method
         prior = self.model.prior
         if kind == "ddrm":
             return _Unconditional(prior)
@@ -156,6 +163,20 @@ class Contender:
         if kind == "denoising":
             return Denoising(prior)
         return _GUIDED[kind](prior, weight=self.weight)
+
+
+@dataclass(frozen=True)
+class _Clipped:
+    """A method whose means stay in the range of images."""
+
+    method: Method
+    low: float
+    high: float
+
+    def condition(self, measurement: Measurement) -> Denoiser:
+        """Binds measurements."""
+        bound = self.method.condition(measurement)
+        return BoundDenoiser(bound, lambda x_t, level: bound(x_t, level).clamp(self.low, self.high))
 
 
 @dataclass(frozen=True)
