@@ -3,6 +3,7 @@
 Nothing heavy is imported before a command runs, so that help needs no torch.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from bcdm.errors import InputError
 
 if TYPE_CHECKING:
     from bcdm.checkpoint import Model
+    from bcdm.operators import LinearOperator
     from bcdm.reconstruction.files import Plan
     from bcdm.scans import Scan
 
@@ -34,7 +36,10 @@ def _say(line: str) -> None:
 @click.option("--seed", default=0, show_default=True)
 @click.option("--batch", default=8, show_default=True, help="Samples at once.")
 @click.option("--mask", type=click.Path(path_type=Path), help="What was measured, if not inside.")
-@click.option("--operator", type=click.Path(path_type=Path), help="An operator file.")
+@click.option(
+    "--operator", metavar="FILE|YAML",
+    help='How it was measured: a stored operator, or such as "{kind: gaussian_blur, std: 1.3}".',
+)  # fmt: skip
 @click.option("--key", help="The array to read, if the file holds several.")
 @click.option("--noise-std", type=float, help="In the file's units; estimated when left out.")
 @click.option(
@@ -50,7 +55,8 @@ def reconstruct(
     """Reconstruct measurements: mean, uncertainty, samples, checks and a report.
 
     The noise level is estimated from the data where it is not stated. The same command goes on
-    after an interruption. A scan that the model was not made for is refused.
+    after an interruption. A scan that the model was not made for is refused. Of several inputs
+    each gets a folder of its name in OUT; what is wrong with one does not stop the others.
     """
     from bcdm.checkpoint import load
     from bcdm.reconstruction.files import Plan
@@ -58,13 +64,36 @@ def reconstruct(
     loaded = load(model)
     names = ("samples", "calls", "seed", "batch", "force")
     plan = Plan(**{name: given.pop(name) for name in names})
+    folders = {path: out / path.name if len(inputs) > 1 else out for path in inputs}
+    if len(set(folders.values())) < len(inputs):
+        raise InputError(
+            "two inputs have the same name: reconstruct them into folders of their own"
+        )
+
+    def run(path: Path) -> None:
+        _reconstruct_one(path, loaded, folders[path], plan, dry_run=dry_run, **given)
+
     try:
-        for path in inputs:
-            folder = out / path.name if len(inputs) > 1 else out
-            _reconstruct_one(path, loaded, folder, plan, dry_run=dry_run, **given)
+        _for_each(inputs, run)
     except KeyboardInterrupt:
         _say("interrupted: the same command goes on from here")
         raise SystemExit(INTERRUPTED) from None
+
+
+def _for_each(inputs: tuple[Path, ...], run: Callable[[Path], None]) -> None:
+    """Goes on to the next input where one is unusable, and says so at the end."""
+    if len(inputs) == 1:
+        run(inputs[0])
+        return
+    failed = 0
+    for path in inputs:
+        try:
+            run(path)
+        except InputError as error:
+            failed += 1
+            _say(f"error: {path}: {error}")
+    if failed:
+        raise InputError(f"{failed} of {len(inputs)} inputs failed, see above")
 
 
 def _reconstruct_one(
@@ -75,13 +104,12 @@ def _reconstruct_one(
     *,
     dry_run: bool,
     mask: Path | None,
-    operator: Path | None,
+    operator: str | None,
     key: str | None,
     noise_std: float | None,
     features: tuple[str, ...],
     simulate: bool,
 ) -> None:
-    from bcdm.checkpoint import load_operator
     from bcdm.reconstruction.features import parse_feature
     from bcdm.reconstruction.files import reconstruct_scan
     from bcdm.reconstruction.fitting import fit_scan
@@ -91,7 +119,7 @@ def _reconstruct_one(
     from bcdm.scans import read_scan
 
     scan = read_scan(path, mask, key)
-    chosen = None if operator is None else load_operator(operator)
+    chosen = None if operator is None else _choose_operator(operator, model)
     truth = None
     if simulate:
         fitted, truth = simulate_scan(
@@ -124,6 +152,17 @@ def _reconstruct_one(
         click.echo(f"wrote {file}")
 
 
+def _choose_operator(text: str, model: "Model") -> "LinearOperator":
+    """A stored operator, or one for images of the model by its settings."""
+    from bcdm.checkpoint import load_operator
+    from bcdm.config import parse_operator
+    from bcdm.construction import build_operator
+
+    if Path(text).suffix == ".safetensors":
+        return load_operator(Path(text))
+    return build_operator(parse_operator(text), (model.shape[-2], model.shape[-1]))
+
+
 @click.command()
 @click.argument("inputs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--mask", type=click.Path(path_type=Path), help="What was measured, if not inside.")
@@ -132,11 +171,13 @@ def inspect(inputs: tuple[Path, ...], mask: Path | None, key: str | None) -> Non
     """Say what a file holds: shape, coils, acceleration, noise level, and which model fits."""
     from bcdm.scans import read_scan
 
-    for path in inputs:
+    def run(path: Path) -> None:
         scan = read_scan(path, mask, key)
         click.echo(f"{path.name}: {scan.format}, {scan.kind}")
         for name, value in _describe(scan):
             click.echo(f"  {name:14} {value}")
+
+    _for_each(inputs, run)
 
 
 def _describe(scan: "Scan") -> list[tuple[str, str]]:
@@ -172,11 +213,15 @@ def _describe(scan: "Scan") -> list[tuple[str, str]]:
 @click.command()
 @click.argument("result", type=click.Path(path_type=Path, exists=True))
 @click.option("--input", "source", type=click.Path(path_type=Path), help="To check it as well.")
-def verify(result: Path, source: Path | None) -> None:
-    """Check a result against its provenance, and draw its first sample again."""
+@click.option("--model", help="Where the model is, if it is not one of the shipped.")
+def verify(result: Path, source: Path | None, model: str | None) -> None:
+    """Check a result against its provenance, and draw its first sample again.
+
+    RESULT is a file that bcdm wrote, run.json among them.
+    """
     from bcdm.reconstruction.verification import verify as check
 
-    verdicts = check(result, source)
+    verdicts = check(result, source, model)
     for one in verdicts:
         click.echo(f"{'right' if one.right else 'WRONG'}  {one.name}: {one.found}")
     if not all(one.right for one in verdicts):

@@ -86,6 +86,48 @@ def test_a_result_can_be_verified(picture, masked: Path, tmp_path, monkeypatch) 
     assert run("verify", result).exit_code == 1
 
 
+def test_a_model_outside_of_the_shipped_ones_is_named_to_verify(picture, masked, tmp_path) -> None:
+    out = tmp_path / "out"
+    reconstruct(picture, masked, out, "--force")
+    assert "no model" in str(run("verify", out / "run.json").exception)
+    done = run("verify", out / "run.json", "--model", masked)
+    assert done.exit_code == 0, done.output
+    assert "to the bit" in done.output
+
+
+def test_one_bad_file_does_not_stop_the_others(picture, masked: Path, tmp_path: Path) -> None:
+    bad = tmp_path / "a.png"
+    bad.write_bytes(b"no picture")
+    done = run("reconstruct", bad, picture[0], "--mask", picture[1], "--model", masked, "-o",
+               tmp_path / "out", "--samples", 11, "--calls", 3, "--noise-std", 6.4,
+               "--force")  # fmt: skip
+    assert "1 of 2 inputs failed" in str(done.exception)
+    assert f"error: {bad}" in done.output
+    assert (tmp_path / "out/scan.png/run.json").exists()
+    assert not (tmp_path / "out/a.png").exists()
+
+
+def test_inputs_of_one_name_are_refused(picture, masked: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = picture[0].rename(tmp_path / "other/mask.png")
+    done = run("reconstruct", other, picture[1], "--model", masked, "-o", tmp_path / "out")
+    assert "the same name" in str(done.exception)
+    assert not (tmp_path / "out").exists()
+
+
+def test_too_few_samples_are_refused_at_once(picture, masked: Path, tmp_path: Path) -> None:
+    done = reconstruct(picture, masked, tmp_path / "out", "--samples", 8)
+    assert "9 samples or more" in str(done.exception)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_operator_by_its_settings(picture, masked: Path, tmp_path: Path) -> None:
+    for text, code in (("{kind: centre_box, box: [4, 4]}", 0), ("{kind: centre_bax}", 1)):
+        done = run("reconstruct", picture[0], "--operator", text, "--model", masked, "-o",
+                   tmp_path / "out", "--noise-std", 6.4, "--dry-run")  # fmt: skip
+        assert done.exit_code == code, done.output
+
+
 def test_k_space_in_units_of_its_own(scanner: Path, images, tmp_path: Path) -> None:
     operator = load(scanner).operator
     assert isinstance(operator, FourierMask)

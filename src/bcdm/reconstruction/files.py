@@ -57,6 +57,11 @@ class Plan:
     batch: int = 8
     force: bool = False
 
+    def __post_init__(self) -> None:
+        least = round((1 + LEVEL) / (1 - LEVEL))
+        if self.samples < least:
+            raise InputError(f"intervals of {LEVEL:.0%} need {least} samples or more")
+
     def to_plain(self) -> dict[str, Any]:
         """What fixes the samples."""
         return {"samples": self.samples, "calls": self.calls, "churn": self.churn,
@@ -115,7 +120,7 @@ def reconstruct_scan(
     card = join(cards)
     if card.light == "red" and not plan.force:
         _write_json(out / "run.json", provenance | {"trust": _to_plain(card)})
-        raise RefusedError(f"{card.summary} Nothing was written; --force writes it all the same")
+        raise RefusedError(f"{card.summary} No image was written; --force writes them all the same")
     with _replacing(out / "measurement.npz") as partial, partial.open("wb") as file:
         np.savez(file, y=y, noise_std=np.array(settings["noise_std"] * fitted.units.gain))
     with _replacing(out / "operator.safetensors") as partial:

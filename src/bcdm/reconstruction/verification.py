@@ -1,5 +1,6 @@
 """Is a result what it says it is? Hashes, and one sample drawn again."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,20 +36,21 @@ class Verdict:
     found: str
 
 
-def verify(path: Path, source: Path | None = None) -> list[Verdict]:
+def verify(path: Path, source: Path | None = None, model_path: str | None = None) -> list[Verdict]:
     """Checks a result against what it says of itself, and draws its first sample again.
 
     Args:
         path: A result; what was written beside it must still be there.
         source: The input, to check that too.
+        model_path: Where the model is; left out: where models are looked for by name.
     """
-    stored = read_provenance(path)
+    stored = _read_run(path) if path.name == "run.json" else read_provenance(path)
     if stored is None:
         raise InputError(f"{path} carries no provenance: was it written by bcdm?")
     try:
         whole = hash_content({name: stored[name] for name in FIXED}) == stored["id"]
         verdicts = [Verdict("provenance is whole", whole, str(stored["id"])[:16])]
-        model = load(stored["model"]["name"])
+        model = load(model_path or stored["model"]["name"])
         same = model.facts["hashes"] == stored["model"]["hashes"]
         verdicts.append(Verdict("model", same, str(stored["model"]["name"])))
         if source is not None:
@@ -58,6 +60,14 @@ def verify(path: Path, source: Path | None = None) -> list[Verdict]:
     except (KeyError, TypeError) as error:
         raise InputError(f"{path}: its provenance lacks {error}") from None
     return verdicts
+
+
+def _read_run(path: Path) -> dict[str, Any] | None:
+    try:
+        content = json.loads(path.read_text())
+    except ValueError:
+        raise InputError(f"{path} is not JSON") from None
+    return content if isinstance(content, dict) else None
 
 
 def _check_sample(path: Path, stored: dict[str, Any], model: Model) -> list[Verdict]:
