@@ -66,7 +66,7 @@ def test_every_case_is_paired(folder: Path) -> None:
     assert done.exit_code == 0 or "miss what is required" in str(done.exception), done.output
     rows = json.loads((folder / "r.json").read_text())
     names = [row["name"] for row in rows]
-    assert names.count("margin over the rival, all cases") == 2
+    assert names.count("margin over the rival, operators never drawn") == 2
     assert names.count("margin over the rival") == 4
     warned = [row["value"] for row in rows if row["name"] == "foreign problem warned about"]
     assert warned == [1, 1]
@@ -77,7 +77,7 @@ def test_every_case_is_paired(folder: Path) -> None:
     assert len(list((folder / "work").glob("*.npz"))) == 5
     page = (folder / "r.md").read_text()
     assert page.count("| box |") == 5
-    assert "margin over the rival, all cases" in page
+    assert "margin over the rival, operators never drawn" in page
     before = [path.stat().st_mtime_ns for path in sorted((folder / "work").glob("*.npz"))]
     run(*arguments)
     assert json.loads((folder / "r.json").read_text()) == rows

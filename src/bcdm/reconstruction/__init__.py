@@ -1,7 +1,8 @@
 """From measurements that exist to images, what is uncertain in them, and what to trust."""
 
 from bcdm.reconstruction.features import Support
+from bcdm.reconstruction.fitting import Fitted, fit_scan
 from bcdm.reconstruction.posterior import Posterior, reconstruct
 from bcdm.reconstruction.reconstructor import Reconstructor
 
-__all__ = ["Posterior", "Reconstructor", "Support", "reconstruct"]
+__all__ = ["Fitted", "Posterior", "Reconstructor", "Support", "fit_scan", "reconstruct"]
