@@ -270,3 +270,18 @@ def test_errors_name_the_fix() -> None:
         Denoising(ExactDenoiser(gaussian(), VP())).condition(
             setting(gaussian(), OPERATORS["inpainting"])
         )
+
+
+@EVERY
+@pytest.mark.parametrize("known_std", [0.0, 3.0])
+@pytest.mark.parametrize("noise_std", [1e-2, 1e-4])
+def test_float32_holds_the_wiener_statistic_at_any_noise(operator, known_std, noise_std) -> None:
+    """Rounding of the data, over their noise, must not reach what was not measured."""
+    exact = Measurement.simulate(gaussian().sample(1, seed=1), operator, noise_std, seed=2)
+    y = exact.y.to(torch.complex64 if exact.y.is_complex() else torch.float32)
+    rounded = Measurement(y, operator.to(torch.float32), noise_std)
+    for level in levels(VP()):
+        x_t = noised(gaussian().sample(1, seed=1), level)
+        wanted = Conditioning(exact, level).wiener_statistic(x_t, 0.7, known_std)
+        found = Conditioning(rounded, level).wiener_statistic(x_t.float(), 0.7, known_std)
+        assert float((found - wanted).abs().max()) < 1e-4

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from bcdm.diffusion import NoiseLevel, to_score
-from bcdm.errors import DtypeError, InputError, ShapeError
+from bcdm.errors import DtypeError, ShapeError
 from bcdm.measurement import Measurement
 from bcdm.operators.base import Spectral
 from bcdm.tensors import fit
@@ -57,26 +57,26 @@ class Conditioning:
     def wiener_statistic(self, x_t: Tensor, prior_std: float, known_std: float = 0.0) -> Tensor:
         r"""$w = (\sigma^2 s(A^\top A)^{-2} + M_t)^{-1} r_t$; $s$ is that of `wiener_precision`.
 
-        The best linear estimate of $x_0$ under that prior, and bounded at every level.
+        The best linear estimate of $x_0$ under that prior, and bounded at every level. It is
+        computed as what $y$ alone says, moved by what $x_t$ adds:
+        $w = z + \alpha (\sigma^2 s^{-2} + M_t)^{-1} (x_t - \alpha z)$. The sum $r_t$ would lose
+        $x_t$ to rounding where the noise of $y$ is small.
         """
-        if prior_std <= 0 or known_std < 0:
-            raise InputError(
-                f"prior_std must be > 0 and known_std >= 0, got {prior_std} and {known_std}"
-            )
-        natural = self.natural_statistic(x_t)
+        self._check(x_t)
+        known = self.measurement.estimate_linearly(prior_std, known_std)
+        alpha, sigma = self.level
+        (share,) = fit(x_t, alpha)
+        away = x_t - share * known
         if not known_std:
-            alpha, sigma = self.level
-            return self._solve(alpha**2 + (sigma / prior_std) ** 2, natural)
-        precision = self.wiener_precision(natural, prior_std, known_std)
-        return self.measurement.operator.gram_function(lambda a: 1 / precision(a), natural)
+            return known + share * self._solve(alpha**2 + (sigma / prior_std) ** 2, away)
+        precision = self.wiener_precision(x_t, prior_std, known_std)
+        operator = self.measurement.operator
+        return known + operator.gram_function(lambda a: share / precision(a), away)
 
     def wiener_precision(self, x: Tensor, prior_std: float, known_std: float = 0.0) -> Spectral:
         r"""$\alpha^2 + k^2 a + \sigma^2 / s(a)^2$ as a function of an eigenvalue $a$ of $A^\top A$.
 
-        The prior's standard deviation $s$ may depend on the direction. Operators mostly measure
-        where images have most of their power, and what they leave out is small:
-        $s(a)^2 = s^2 + S^2 a / (a + \sigma_0^2 / s^2)$ is $s^2$ for what $y$ says nothing about
-        and $s^2 + S^2$ for what it fixes.
+        The prior's standard deviation $s$ is that of `Measurement.estimate_linearly`.
 
         Args:
             x: What the function will be applied to; it gives device, precision and batch.

@@ -134,10 +134,7 @@ class Parameterisation:
 
     def estimate_linearly(self, measurement: Measurement) -> Tensor:
         """The Wiener estimate of x_0 from y alone, under the same prior."""
-        nothing = NoiseLevel(*torch.tensor([[0.0], [1.0]], dtype=torch.float64))
-        return Conditioning(measurement, nothing).wiener_statistic(
-            torch.zeros_like(measurement.back_projection), self.prior_std, self.known_std
-        )
+        return measurement.estimate_linearly(self.prior_std, self.known_std)
 
     def scale(self, level: NoiseLevel) -> Tensor:
         r"""$s \sigma (s^2 \alpha^2 + \sigma^2)^{-1/2}$: what $x_t$ alone leaves unknown."""
