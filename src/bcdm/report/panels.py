@@ -10,6 +10,8 @@ from torch import Tensor
 
 __all__ = ["draw_comparison", "draw_panels"]
 
+_INSET = 0.45  # its side, of the image's
+
 
 def draw_panels(
     path: Path,
@@ -73,7 +75,7 @@ def draw_comparison(
 ) -> None:
     """Draws the reference and every method: a row of single samples and one of averages each.
 
-    An inset enlarges the part of the reference with most detail.
+    An inset enlarges the part that is hardest for all of them together.
 
     Args:
         path: The PNG to write.
@@ -93,7 +95,7 @@ def draw_comparison(
     )  # fmt: skip
     for row in range(2 * count):
         number, averaged = divmod(row, 2)
-        box = _find_detail(reference[number])
+        box = _find_hardest(reference[number], [pair[1][number] for pair in columns.values()])
         axes[row, 0].set_ylabel("average" if averaged else "single", fontsize=8)
         for column, name in enumerate(names):
             images = reference if column == 0 else columns[name][averaged]
@@ -105,11 +107,18 @@ def draw_comparison(
     plt.close(figure)
 
 
-def _find_detail(image: np.ndarray) -> tuple[int, int, int]:
-    """Top, left and side of the square, a quarter of the image wide, with most variance."""
-    side = max(2, min(image.shape[-2:]) // 4)
-    views = np.lib.stride_tricks.sliding_window_view(image.mean(0), (side, side))
-    top, left = np.unravel_index(views.var((-2, -1)).argmax(), views.shape[:2])
+def _find_hardest(reference: np.ndarray, averages: Sequence[np.ndarray]) -> tuple[int, int, int]:
+    """Top, left and side of a square, a quarter of the image wide, where averages are most wrong.
+
+    The part that the inset covers is left out.
+    """
+    height, width = reference.shape[-2:]
+    side = max(2, min(height, width) // 4)
+    errors = np.mean([np.square(one - reference).mean(0) for one in averages], axis=0)
+    views = np.lib.stride_tricks.sliding_window_view(errors, (side, side)).mean((-2, -1))
+    rows, columns = np.indices(views.shape) + side
+    free = (rows < height * (1 - _INSET)) | (columns < width * (1 - _INSET))
+    top, left = np.unravel_index(np.where(free, views, -1).argmax(), views.shape)
     return int(top), int(left), side
 
 
@@ -123,7 +132,7 @@ def _draw_zoomed(
     axis.imshow(picture, **options)
     axis.set(xticks=[], yticks=[])
     top, left, side = box
-    inset = axis.inset_axes((0.55, 0.0, 0.45, 0.45))
+    inset = axis.inset_axes((1 - _INSET, 0.0, _INSET, _INSET))
     inset.imshow(picture[top : top + side, left : left + side], **options)
     inset.set(xticks=[], yticks=[])
     for spine in inset.spines.values():
