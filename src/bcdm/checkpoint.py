@@ -96,6 +96,11 @@ class Model:
     @property
     def prior(self) -> BayesianDenoiser:
         """The unconditional denoiser: nothing is measured. Guided methods take it."""
+        if self.config.operator.kind != "nothing":
+            raise InputError(
+                f"{self.config.name} was trained with measurements: guided methods take a network "
+                'that was trained with operator "nothing"'
+            )
         nothing = PixelMask(torch.zeros(self.shape[-2:], dtype=torch.bool))
         return self.method.condition(Measurement(torch.zeros(1, *self.shape), nothing, 1.0))
 

@@ -8,7 +8,14 @@ from bcdm.diffusion import posterior_mean
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.methods import LeastSquares, TotalVariation, Wiener
-from bcdm.operators import BlockMean, Identity, LinearOperator, PixelMask, to_matrix
+from bcdm.operators import (
+    BlockMean,
+    FourierMask,
+    Identity,
+    LinearOperator,
+    PixelMask,
+    to_matrix,
+)
 
 SHAPE = (1, 6, 8)
 
@@ -27,6 +34,18 @@ def test_linear_estimates_are_dense_solutions(operator: LinearOperator) -> None:
     wiener = posterior_mean(Wiener(0.5).condition(measurement), count=2).flatten(1)
     gain = torch.linalg.solve(matrix.mT @ matrix + 0.04 * torch.eye(48), matrix.mT)
     torch.testing.assert_close(wiener, y @ gain.mT)
+
+
+def test_least_squares_in_float32_leaves_the_unmeasured_alone() -> None:
+    """Rounding of A^T y, over the weak prior, would be larger than the image."""
+    x = normal(2, 1, 16, 16, seed=0)
+    mask = torch.rand(16, 16, generator=torch.Generator().manual_seed(1)) < 0.3
+    for operator in (FourierMask(mask, real=True), BlockMean((4, 4))):
+        exact = Measurement.simulate(x, operator, 0.02, seed=1)
+        wanted = LeastSquares().condition(exact).estimate
+        y = exact.y.to(torch.complex64 if exact.y.is_complex() else torch.float32)
+        found = LeastSquares().condition(Measurement(y, operator, 0.02)).estimate
+        torch.testing.assert_close(found.double(), wanted, rtol=0, atol=1e-4)
 
 
 def objective(x: Tensor, measurement: Measurement, weight: float) -> float:

@@ -16,6 +16,7 @@ from bcdm.methods import (
     GaussianMixture,
     Renewal,
 )
+from bcdm.methods.base import BoundDenoiser
 from bcdm.operators import BlockMean, Dense, LinearOperator, to_matrix
 
 SHAPE = (1, 2, 4)
@@ -54,6 +55,16 @@ def test_mmps_is_exact_for_a_gaussian(operator: LinearOperator, schedule: Schedu
         torch.testing.assert_close(guided(x_t, level), exact(x_t, level), rtol=1e-6, atol=1e-6)
     one = MMPS(denoiser, iterations=1).condition(measurement)
     assert not torch.allclose(one(x_t, level), exact(x_t, level), atol=1e-6)
+
+
+def test_mmps_survives_a_jacobian_that_is_no_covariance() -> None:
+    """A learned network may fall where it should rise: its mean then stays without the data."""
+    exact, measurement = problem(Dense(normal(3, 8, seed=3), SHAPE), VP())
+    falling = BoundDenoiser(exact, lambda x_t, level: -5 * x_t)
+    level = VP().level(torch.tensor([-2.0]).double())
+    x_t = normal(3, *SHAPE, seed=6)
+    found = MMPS(falling).condition(measurement)(x_t, level)
+    torch.testing.assert_close(found, -5 * x_t)
 
 
 @SCHEDULES

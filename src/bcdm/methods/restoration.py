@@ -65,13 +65,20 @@ class MMPS:
 
 
 def _solve(product: Callable[[Tensor], Tensor], right: Tensor, iterations: int) -> Tensor:
-    """Conjugate gradients from zero, per sample; stops where nothing is left."""
+    """Conjugate gradients from zero, per sample.
+
+    They stop where nothing is left, and where the product is not positive: the Jacobian of a
+    learned network is no covariance, and a step along such a direction would lead anywhere.
+    """
     x = torch.zeros_like(right)
     residual = direction = right
     size = inner(residual, residual)
+    going = size > 0
     for _ in range(iterations):
         moved = product(direction)
-        step = size / inner(direction, moved).clamp_min(1e-30)
+        curvature = inner(direction, moved)
+        going = going & (curvature > 1e-30)
+        step = torch.where(going, size / curvature, 0.0)
         x = x + expand(step, x.ndim) * direction
         residual = residual - expand(step, x.ndim) * moved
         new = inner(residual, residual)

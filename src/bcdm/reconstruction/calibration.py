@@ -148,7 +148,8 @@ def compare_noise(measurement: Measurement) -> float | None:
     y, operator = measurement.y.cpu().numpy(), measurement.operator
     try:
         if isinstance(operator, FourierMask):
-            found = estimate_from_k_space(y, operator.mask[..., :, :].cpu().numpy() != 0)
+            mask = operator.mask.cpu().numpy() != 0
+            found = estimate_from_k_space(y, mask.reshape(-1, *mask.shape[-2:])[0])
         else:
             known = operator.mask.cpu().numpy() != 0 if isinstance(operator, PixelMask) else None
             found = estimate_from_image(y, known)

@@ -23,7 +23,7 @@ from bcdm.reconstruction.features import Feature, weigh
 from bcdm.reconstruction.fitting import Fitted
 from bcdm.reconstruction.posterior import CALLS, Posterior, draw_samples
 from bcdm.reconstruction.provenance import collect
-from bcdm.reconstruction.trust import assess, join
+from bcdm.reconstruction.trust import join
 from bcdm.report.content import Trust
 from bcdm.scans import Results, write_results
 
@@ -102,6 +102,7 @@ def reconstruct_scan(
     """
     settings = plan.to_plain() | {
         "noise_std": fitted.noise.std, "gain": fitted.units.gain, "offset": fitted.units.offset,
+        "interval_factor": _find_factor(model),
     }  # fmt: skip
     count = len(fitted.scan.data)
     y = torch.cat([fitted.measure(number).y for number in range(count)]).cpu().numpy()
@@ -116,7 +117,7 @@ def reconstruct_scan(
         for number in range(count):
             one, lasting = _draw_slice(model, fitted, number, plan, store, progress, lasting)
             posteriors.append(one)
-    cards = [assess(one)[0] for one in posteriors]
+    cards = [one.trust[0] for one in posteriors]
     card = join(cards)
     if card.light == "red" and not plan.force:
         _write_json(out / "run.json", provenance | {"trust": _to_plain(card)})
@@ -216,10 +217,15 @@ def _open_store(
     return zarr.open_array(path, mode="r+")
 
 
+def _find_factor(model: Model) -> float:
+    """How many times as wide intervals are as those of the samples."""
+    calibration = Calibration.of(model)
+    return calibration.factors.get(LEVEL, 1.0) if calibration is not None else 1.0
+
+
 def _summarise(model: Model, fitted: Fitted, posteriors: Sequence[Posterior]) -> Results:
     """Mean, standard deviation and intervals in the file's units."""
-    calibration = Calibration.of(model)
-    factor = calibration.factors.get(LEVEL, 1.0) if calibration is not None else 1.0
+    factor = _find_factor(model)
     means, stds, lows, highs = [], [], [], []
     for one in posteriors:
         low, high = one.interval(LEVEL)
