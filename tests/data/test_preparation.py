@@ -1,6 +1,5 @@
 """Preparation: exact where it says exact, and back to native units."""
 
-
 import numpy as np
 import pytest
 import torch
