@@ -135,6 +135,22 @@ def test_repeat_and_select() -> None:
     torch.testing.assert_close(alone.y, measurement.y[1:2])
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("noise", ["std", "variance", "covariance"])
+def test_what_the_mask_leaves_out_may_be_anything(value: float, noise: str) -> None:
+    mask = torch.tensor([True, False, True])
+    y = torch.tensor([[1.0, value, 3.0]])
+    if noise == "std":
+        found = Measurement(y, PixelMask(mask), 0.1)
+    elif noise == "variance":
+        found = Measurement.with_covariance(y, PixelMask(mask), variance=torch.ones(3))
+    else:
+        found = Measurement.with_covariance(y, PixelMask(mask), covariance=torch.eye(2))
+    torch.testing.assert_close(found.back_projection, torch.tensor([[1.0, 0.0, 3.0]]))
+    with pytest.raises(InputError, match="1 non-finite values"):
+        Measurement(torch.tensor([[value, 0.0, 3.0]]), PixelMask(mask), 0.1)
+
+
 def bad(y: Tensor, operator: LinearOperator, std: float | Tensor = 0.1) -> Measurement:
     return Measurement(y, operator, std)
 

@@ -23,7 +23,7 @@ class Measurement:
 
     Args:
         y: Data (B, ...) as `operator.forward` gives it. Entries that the operator does not measure
-            are set to zero.
+            are set to zero, whatever they are.
         operator: The linear map $A$.
         noise_std: $\sigma_0$ in the units of `y`, one number or one per measurement (B,); for
             complex data, of the real and of the imaginary part each.
@@ -39,7 +39,7 @@ class Measurement:
     noise_std: float | Tensor
 
     def __post_init__(self) -> None:
-        _check_data(self.y)
+        object.__setattr__(self, "y", _check_data(self.y, self.operator.data_mask))
         std = torch.as_tensor(self.noise_std, dtype=torch.float64, device="cpu").reshape(-1)
         if not bool(((std > 0) & std.isfinite()).all()):
             raise InputError(
@@ -47,9 +47,6 @@ class Measurement:
                 "units of y"
             )
         object.__setattr__(self, "noise_std", std)
-        mask = self.operator.data_mask
-        if mask is not None:
-            object.__setattr__(self, "y", _apply_mask(self.y, mask))
         for name, size in (("noise_std", len(std)), ("operator", self.operator.batch)):
             if size not in (None, 1, len(self.y)):
                 raise ShapeError(f"{name} is for {size} measurements but y holds {len(self.y)}")
@@ -205,7 +202,7 @@ class Measurement:
                 same for all. For complex data, half of $E[n n^H]$, so that unit covariance is unit
                 noise in each part.
         """
-        _check_data(y)
+        y = _check_data(y, operator.data_mask)
         if (variance is None) == (covariance is None):
             raise InputError("give either variance or covariance")
         if covariance is not None:
@@ -227,7 +224,7 @@ class Measurement:
 def _apply_mask(y: Tensor, mask: Tensor) -> Tensor:
     """Sets what was not measured to zero; refuses a mask that is not of the data's size."""
     try:
-        masked = y * mask.to(y.device)
+        masked = torch.where(mask.to(y.device), y, torch.zeros((), dtype=y.dtype, device=y.device))
     except RuntimeError:
         masked = None
     if masked is None or masked.shape != y.shape:
@@ -238,17 +235,21 @@ def _apply_mask(y: Tensor, mask: Tensor) -> Tensor:
     return masked
 
 
-def _check_data(y: Tensor) -> None:
+def _check_data(y: Tensor, mask: Tensor | None) -> Tensor:
+    """Data with what was not measured set to zero, once the rest is known to be finite."""
     if y.ndim < 2:
         raise ShapeError(f"y needs a batch axis first, got shape {tuple(y.shape)}: use y[None]")
     if not (y.is_floating_point() or y.is_complex()):
         raise DtypeError(f"y holds {y.dtype}: convert it to float32 or complex64")
+    if mask is not None:
+        y = _apply_mask(y, mask)
     # A finite sum has finite terms, and takes one pass where the full check takes several.
     if bool(y.sum().isfinite()):
-        return
+        return y
     bad = int((~y.isfinite()).sum())
     if bad:
         raise InputError(f"y holds {bad} non-finite values: mask them out of the operator")
+    return y
 
 
 def _whiten_fully(y: Tensor, operator: LinearOperator, covariance: Tensor) -> Measurement:

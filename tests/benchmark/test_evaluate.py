@@ -93,6 +93,9 @@ def test_bootstrap_resamples_subjects() -> None:
     assert copied == pytest.approx((low, high), abs=0.05)
     assert high - low == pytest.approx(2 * 1.96 * float(values.std()) / 20**0.5, rel=0.25)
     assert bootstrap([1.0, float("inf")]) is None
+    assert bootstrap([1.0, 2.0], [1.0, float("nan")]) is None
+    grouped = bootstrap([2.0, 4.0, 6.0], [1.0, 2.0, 3.0], groups=["a", "b", "b"])
+    assert grouped == pytest.approx((2.0, 2.0))
     ratio = bootstrap([2.0, 4.0, 6.0], [1.0, 2.0, 3.0])
     assert ratio == pytest.approx((2.0, 2.0))
 

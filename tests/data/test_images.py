@@ -14,7 +14,7 @@ import tifffile
 import torch
 from PIL import Image
 
-from bcdm.data import ArrayFile, HDF5File, ImageFolder, ImageSource, open_images
+from bcdm.data import ArrayFile, HDF5File, ImageFolder, ImageSource, assign_splits, open_images
 from bcdm.errors import DtypeError, InputError, ShapeError
 
 SHAPES = [(7, 9), (7, 9, 3)]
@@ -113,9 +113,27 @@ def test_folder_order_and_subjects(tmp_path: Path) -> None:
 
 
 def test_split_folders_are_labels_not_subjects(tmp_path: Path) -> None:
-    source = save_pictures(tmp_path, "train/ben/1.png", "train/2.png", "test/carl/1.png")
+    """The folders inside may be classes, which every split has."""
+    source = save_pictures(tmp_path, "train/cats/1.png", "train/2.png", "test/cats/1.png")
     assert source.split_labels == ("test", "train", "train")
-    assert source.subjects == ("carl", "2", "ben")
+    assert source.subjects == ("test/cats", "train/2", "train/cats")
+    assert tuple(assign_splits(source)) == source.split_labels
+
+
+@pytest.mark.parametrize("name", ["val", "valid", "validation", "Valid"])
+def test_validation_folders_have_several_names(tmp_path: Path, name: str) -> None:
+    """Pictures numbered anew in every folder are nobody's in common."""
+    source = save_pictures(tmp_path, "train/1.png", f"{name}/1.png", "test/1.png")
+    found = dict(
+        zip([file.parent.name for file in source.files], assign_splits(source), strict=True)
+    )
+    assert found == {"train": "train", name: "val", "test": "test"}
+
+
+@pytest.mark.parametrize("other", ["extra/1.png", "1.png"])
+def test_split_folders_beside_others_are_refused(tmp_path: Path, other: str) -> None:
+    with pytest.raises(InputError, match="into train, val and test"):
+        save_pictures(tmp_path, "train/1.png", "test/1.png", other)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])

@@ -1,12 +1,8 @@
 """Preparation: exact where it says exact, and back to native units."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from bcdm.data import Augmentation, Preparation
 from bcdm.errors import InputError, ShapeError
@@ -122,25 +118,6 @@ def test_inputs_are_left_alone() -> None:
     Preparation()(image).zero_()
     Augmentation(flip=True, shift=3).augment(image, np.random.default_rng(0))
     assert torch.equal(image, before)
-
-
-@settings(deadline=None)
-@given(
-    st.one_of(st.none(), st.tuples(st.integers(1, 9), st.integers(1, 9))),
-    st.sampled_from([None, 1, 3]),
-    st.one_of(st.none(), st.tuples(*[st.integers(1, 9)] * 4)),
-)
-def test_settings_survive_json(
-    size: tuple[int, int] | None, channels: int | None, crop: tuple[int, int, int, int] | None
-) -> None:
-    preparation = Preparation(size, channels, (0.0, 1.0), crop, (0.0, 4095.0))  # type: ignore[arg-type]
-    stored = json.dumps(preparation.to_dict())
-    assert Preparation.from_dict(json.loads(stored)) == preparation
-
-
-def test_unknown_settings_are_refused() -> None:
-    with pytest.raises(InputError, match="unknown settings"):
-        Preparation.from_dict({"sise": [64, 64]})
 
 
 @pytest.mark.parametrize(

@@ -88,9 +88,17 @@ def test_fractions_that_are_no_shares_are_refused(fractions: dict[str, float]) -
 
 def test_stored_labels_win() -> None:
     stored = ("test", "train", "val", "test")
-    source = Numbers(("a", "a", "a", "a"), stored)
-    assert assign_splits(source, FRACTIONS, 0) == stored
-    assert assign_splits(source, FRACTIONS, 0, subjects=list("abcd")) == stored
+    assert assign_splits(Numbers(("a", "b", "c", "a"), stored), FRACTIONS, 0) == stored
+    assert assign_splits(Numbers(None, stored), FRACTIONS, 0) == stored
+    assert assign_splits(Numbers(None, stored), FRACTIONS, 0, subjects=list("abcd")) == stored
+
+
+def test_stored_labels_that_share_a_subject_are_refused() -> None:
+    stored = ("test", "train", "val", "test")
+    with pytest.raises(InputError, match="subject 'b' is labelled 'train' and 'val'"):
+        assign_splits(Numbers(("a", "b", "b", "a"), stored))
+    with pytest.raises(InputError, match="subject 'c' is labelled 'val' and 'test'"):
+        assign_splits(Numbers(None, stored), subjects=list("abcc"))
 
 
 def test_subjects_decide_without_stored_labels() -> None:

@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 from bcdm.errors import DtypeError, InputError, ShapeError
 from bcdm.evaluation import (
     chi_square,
+    compare_spread,
     count_samples_needed,
     coverage,
     crps,
@@ -147,6 +148,16 @@ def test_spread_skill_ratio_is_one_for_calibrated_samples(count: int) -> None:
     assert spread_skill(samples, centre, truth).ratio.item() == pytest.approx(1, abs=tolerance)
     narrow = centre + 0.5 * (samples - centre)
     assert spread_skill(narrow, centre, truth).ratio.item() == pytest.approx(0.5, abs=tolerance)
+
+
+def test_spread_and_error_of_each_pixel_give_the_ratio() -> None:
+    generator = Generator().manual_seed(0)
+    samples, truth = torch.randn(5, 3, 4, generator=generator), torch.zeros(3, 4)
+    spread, error = compare_spread(samples, None, truth)
+    torch.testing.assert_close(spread, 6 / 5 * samples.var(0))
+    torch.testing.assert_close(error, samples.mean(0).square())
+    ratio = spread_skill(samples, None, truth, bins=2).ratio
+    torch.testing.assert_close(ratio, (spread.mean() / error.mean()).sqrt())
 
 
 def test_spread_skill_curve_follows_the_diagonal() -> None:

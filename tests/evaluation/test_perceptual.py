@@ -129,6 +129,15 @@ def test_building_draws_no_random_numbers() -> None:
     assert torch.equal(state, torch.get_rng_state())
 
 
+def test_weights_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"none\.npz do not exist: check the path$"):
+        LPIPS.load(tmp_path / "none.npz")
+    for content in (b"", b"text", b"PK\x03\x04 cut short"):
+        (tmp_path / "broken.npz").write_bytes(content)
+        with pytest.raises(InputError, match=r"broken\.npz cannot be read .*give an \.npz file$"):
+            LPIPS.load(tmp_path / "broken.npz")
+
+
 def test_bad_input_is_refused() -> None:
     weights = tiny_weights("alexnet")
     metric = LPIPS(weights)

@@ -7,7 +7,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from bcdm.conditioning import Conditioning
 from bcdm.diffusion import VE, VP, DPMSolver, posterior_mean, sample
-from bcdm.errors import InputError
+from bcdm.errors import DtypeError, InputError
 from bcdm.evaluation import sliced_wasserstein
 from bcdm.measurement import Measurement
 from bcdm.methods import Bayesian, GaussianMixture, Parameterisation
@@ -288,6 +288,28 @@ def test_loss_does_not_depend_on_the_batch() -> None:
     whole = objective(x, counters)
     parts = torch.cat([objective(x[k : k + 2], counters[k : k + 2]) for k in (0, 2, 4)])
     torch.testing.assert_close(parts, whole)
+
+
+@pytest.mark.parametrize("kind", ["real", "complex"])
+def test_data_of_another_precision_is_refused(kind: str) -> None:
+    network = UnrolledNetwork(NCSNpp(NCSNppConfig(width=4, multipliers=(1, 2))), 1)
+    method = Bayesian(network, VP(), Parameterisation())
+    x = normal(1, 1, 8, 8, seed=0)
+
+    def measure(precision: torch.dtype) -> Measurement:
+        mask = torch.ones(8, 8, dtype=precision)
+        operator = FourierMask(mask, real=True) if kind == "complex" else PixelMask(mask != 0)
+        return Measurement.simulate(x.to(precision), operator, 0.1, seed=0)
+
+    assert posterior_mean(method.condition(measure(torch.float32))).isfinite().all()
+    with pytest.raises(DtypeError, match=r"convert y .*to the network's precision$") as caught:
+        method.condition(measure(torch.float64))
+    assert "\n" not in str(caught.value)
+    network.double()
+    method.condition(measure(torch.float64))
+    level = VP().level(torch.zeros(1, dtype=torch.float64))
+    with pytest.raises(DtypeError, match=r"network torch\.float64: convert y"):
+        method.estimate(Conditioning(measure(torch.float32), level), x)
 
 
 def test_errors() -> None:

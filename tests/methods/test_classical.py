@@ -7,7 +7,7 @@ from torch import Tensor
 from bcdm.diffusion import posterior_mean
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
-from bcdm.methods import LeastSquares, TotalVariation, Wiener
+from bcdm.methods import LeastSquares, TotalVariation
 from bcdm.operators import (
     BlockMean,
     FourierMask,
@@ -31,7 +31,7 @@ def test_linear_estimates_are_dense_solutions(operator: LinearOperator) -> None:
     y = measurement.y.flatten(1)
     least = posterior_mean(LeastSquares().condition(measurement), count=2).flatten(1)
     torch.testing.assert_close(least, y @ torch.linalg.pinv(matrix).mT, rtol=1e-4, atol=1e-5)
-    wiener = posterior_mean(Wiener(0.5).condition(measurement), count=2).flatten(1)
+    wiener = measurement.estimate_linearly(0.5).flatten(1)
     gain = torch.linalg.solve(matrix.mT @ matrix + 0.04 * torch.eye(48), matrix.mT)
     torch.testing.assert_close(wiener, y @ gain.mT)
 

@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 
 from bcdm.config import parse_config
 from bcdm.data import ArrayFile
+from bcdm.errors import InputError
 from bcdm.training.state import Checkpoints
 from bcdm.training.train import Processes, Trainer
 
@@ -95,7 +96,10 @@ def run_and_kill(settings: dict, folder: Path, processes: int, step: int) -> Non
 
 
 def stored_state(folder: Path) -> dict[str, torch.Tensor]:
-    settings = yaml.safe_load((folder / "config.yaml").read_text())
+    return stored_tensors(yaml.safe_load((folder / "config.yaml").read_text()), folder)
+
+
+def stored_tensors(settings: dict, folder: Path) -> dict[str, torch.Tensor]:
     trainer = make_trainer(settings, folder)
     trainer.checkpoints.restore_latest(trainer.state)
     return trainer.state.tensors()
@@ -194,6 +198,17 @@ def test_partial_checkpoint_is_ignored_and_old_ones_go(settings, tmp_path: Path)
     assert names == ["step-000000039", "step-000000040"]
     (tmp_path / "run/checkpoints/step-000000099.partial").mkdir()
     assert [p.name for p in Checkpoints(tmp_path / "run/checkpoints", 2).list()] == names
+
+
+def test_numbers_that_are_not_finite_stop_a_run(settings, tmp_path: Path) -> None:
+    """Steps far too long: the loss overflows, and the last checkpoint is of before."""
+    settings["training"] |= {"learning_rate": 1e30, "warmup": 0, "checkpoint_every": 1}
+    trainer = make_trainer(settings, tmp_path / "run")
+    with pytest.raises(InputError, match="not finite; the last checkpoint is kept"):
+        trainer.run()
+    stored = stored_tensors(settings, tmp_path / "run")
+    assert 1 <= int(stored["step"]) < STEPS
+    assert all(bool(tensor.isfinite().all()) for tensor in stored.values())
 
 
 def test_other_settings_in_the_same_folder_are_refused(settings, tmp_path: Path) -> None:

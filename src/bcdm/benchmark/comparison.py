@@ -334,7 +334,9 @@ def _describe(task: Task, config: ContenderConfig, models: Mapping[str, Model]) 
     used = hashes.get(config.network or "")
     tested = hashes[task.methods[task.ours].network or next(iter(hashes))]["settings"]
     settings = task.model_dump(mode="json", include=kept)
-    return [config.model_dump(mode="json", exclude_defaults=True), settings, used, tested]
+    content = [config.model_dump(mode="json", exclude_defaults=True), settings, used, tested]
+    # Outcomes without LPIPS must not serve a task that asks for it; others keep their names.
+    return content if task.lpips is not None else [*content, "without LPIPS"]
 
 
 def _hash(content: object) -> str:

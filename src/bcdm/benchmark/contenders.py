@@ -86,20 +86,20 @@ class Contender:
     model: Model | None
 
     @property
-    def samples(self) -> bool:
+    def draws_samples(self) -> bool:
         """Whether it draws samples, and is no single estimate."""
         return self.config.kind not in ("least_squares", "total_variation", "mean")
 
     def describe(self) -> dict[str, object]:
         """What distinguishes it from others of its kind, for records."""
-        case: dict[str, object] = {"calls": self.config.calls if self.samples else 0}
+        case: dict[str, object] = {"calls": self.config.calls if self.draws_samples else 0}
         if self.config.kind == "mean":
             case["calls"] = 1
         if self.config.kind in (*_GUIDED, "total_variation"):
             case["weight"] = self.weight
         if self.config.kind == "bridge":
             case["sampler"] = "posterior of the bridge"
-        elif self.samples and self.config.kind not in ("diffpir", "ddrm"):
+        elif self.draws_samples and self.config.kind not in ("diffpir", "ddrm"):
             case["sampler"] = "Eq. 3" if self.churn is None else f"DPM++ churn {self.churn:g}"
         if self.config.clip:
             case["means"] = "clipped to the range of images"
@@ -110,7 +110,7 @@ class Contender:
         """Draws `count` samples of each measurement, whose images are `rows` of the data."""
         start = time.perf_counter()
         denoiser = self._bind(measurement)
-        if not self.samples:
+        if not self.draws_samples:
             out = posterior_mean(denoiser, seed=seed, count=len(rows))[None]
         else:
             sampler = self._choose_sampler(measurement)

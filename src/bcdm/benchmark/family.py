@@ -243,5 +243,6 @@ def _compare(
         record("PSNR behind the specialist", where, float(behind.mean()), "dB",
                bootstrap(behind, groups=groups), "<= 0.3"),
         record("CRPS over the specialist's", where, ratio, "",
-               bootstrap(mine["CRPS, samples"], special["CRPS, samples"]), "<= 1.05"),
+               bootstrap(mine["CRPS, samples"], special["CRPS, samples"], groups=groups),
+               "<= 1.05"),
     ]  # fmt: skip

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bcdm.config import resolve_data_path
-from bcdm.evaluation import LPIPS, chi_square, coverage, crps, psnr, ssim
+from bcdm.evaluation import LPIPS, chi_square, compare_spread, coverage, crps, psnr, ssim
 from bcdm.measurement import Measurement
 
 __all__ = ["LEVELS", "Scores", "open_lpips"]
@@ -68,10 +68,9 @@ class Scores:
                 observed = coverage(drawn, x, levels, mask=mask).observed
                 for k, level in enumerate(levels):
                     self.add(f"coverage {level:.0%}", name, observed[:, k])
-        # For exchangeable truth and samples both have the same mean.
-        count = len(drawn)
-        self.add("spread", "", (1 + 1 / count) * drawn.var(0).flatten(1).mean(1))
-        self.add("skill", "", (drawn.mean(0) - x).square().flatten(1).mean(1))
+        spread, skill = compare_spread(drawn, None, x)
+        self.add("spread", "", spread.flatten(1).mean(1))
+        self.add("skill", "", skill.flatten(1).mean(1))
         mask = measurement.operator.data_mask
         squares = [
             chi_square(measurement.residual(drawn[k]), 1.0, mask=mask).reduced for k in range(2)

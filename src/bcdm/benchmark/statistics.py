@@ -27,7 +27,8 @@ def bootstrap(
         The interval; None where a value is not finite.
     """
     numbers = np.asarray(values, np.float64)
-    if not np.isfinite(numbers).all():
+    below = None if over is None else np.asarray(over, np.float64)
+    if not np.isfinite(numbers).all() or (below is not None and not np.isfinite(below).all()):
         return None
     rng = np.random.default_rng(0)
     if groups is not None:
@@ -36,10 +37,12 @@ def bootstrap(
         drawn = rng.integers(0, len(members), (1000, len(members)))
         rows = [np.concatenate([members[k] for k in draw]) for draw in drawn]
         results = np.array([statistic(numbers[row]) for row in rows])
+        if below is not None:
+            results = results / np.array([statistic(below[row]) for row in rows])
     else:
         index = rng.integers(0, len(numbers), (1000, len(numbers)))
         results = statistic(numbers[index], axis=1)
-        if over is not None:
-            results = results / statistic(np.asarray(over, np.float64)[index], axis=1)
+        if below is not None:
+            results = results / statistic(below[index], axis=1)
     low, high = np.quantile(results, [0.025, 0.975])
     return float(low), float(high)

@@ -63,8 +63,9 @@ def run(
     records = make_records(title, outcomes, frechet, task.ours, subjects=tested.subjects,
                            beaten=task.beaten, guided=guided, seed=task.seed,
                            command=command)  # fmt: skip
-    (out / "table.md").write_text(make_markdown(outcomes, frechet, task.ours))
-    (out / "table.tex").write_text(make_latex(outcomes, frechet, task.ours, task.figure))
+    compared = (outcomes, frechet, task.ours, tested.subjects)
+    (out / "table.md").write_text(make_markdown(*compared))
+    (out / "table.tex").write_text(make_latex(*compared, task.figure))
     budgets = {name: read_budget(out / BUDGETS, name) for name in models}
     seconds = {name: budget.seconds for name, budget in budgets.items() if budget is not None}
     logs = {name: out / "logs" / f"{name}.jsonl" for name in models}

@@ -67,7 +67,7 @@ def make_records(
             case = base | (
                 {"std over images": float(values.std())} if np.isfinite(values).all() else {}
             )
-            if (p := compare_pairs(outcome, outcomes[ours], metric)) is not None:
+            if (p := compare_pairs(outcome, outcomes[ours], metric, subjects)) is not None:
                 case["p against ours"] = p
             groups = [subjects[k] for k in choose_evenly(len(subjects), len(values))]
             interval = bootstrap(values, groups=groups)
@@ -129,27 +129,43 @@ def _require(
     ]
 
 
-def compare_pairs(outcome: Outcome, ours: Outcome, metric: str) -> float | None:
-    """The p-value of Wilcoxon's paired test on the images that both were scored on."""
+def compare_pairs(
+    outcome: Outcome, ours: Outcome, metric: str, subjects: Sequence[str]
+) -> float | None:
+    """The p-value of Wilcoxon's paired test on the images that both were scored on.
+
+    Images of one subject are alike and count once, by their mean; None below six subjects.
+    """
     from scipy.stats import wilcoxon
 
     if outcome is ours or metric not in ours.scores:
         return None
     theirs, mine = outcome.scores[metric], ours.scores[metric]
     few = min(len(theirs), len(mine))
-    a, b = (v[choose_evenly(len(v), few)] for v in (theirs, mine))
+    names = np.array([subjects[k] for k in choose_evenly(len(subjects), few)])
+    members = [names == name for name in np.unique(names)]
+    chosen = [v[choose_evenly(len(v), few)] for v in (theirs, mine)]
+    a, b = (np.array([v[whose].mean() for whose in members]) for v in chosen)
     if len(a) < 6 or not (np.isfinite(a).all() and np.isfinite(b).all()) or not (a != b).any():
         return None
     return float(wilcoxon(a, b).pvalue)
 
 
-def make_markdown(outcomes: Mapping[str, Outcome], frechet: Mapping[str, float], ours: str) -> str:
-    """One row per method; mean +- standard deviation over images, * where p < .025 against ours."""
+def make_markdown(
+    outcomes: Mapping[str, Outcome],
+    frechet: Mapping[str, float],
+    ours: str,
+    subjects: Sequence[str],
+) -> str:
+    """One row per method; mean +- standard deviation over images, * where p < .025 against ours.
+
+    The test is on means per subject.
+    """
     heads = [row[1] for row in ROWS]
     lines = ["| method | calls | " + " | ".join(heads) + " | s a sample | images |"]
     lines.append("| --- " * (len(heads) + 4) + "|")
     for name, outcome in outcomes.items():
-        cells = [_cell(outcomes, frechet, ours, name, row, " +- ") for row in ROWS]
+        cells = [_cell(outcomes, frechet, ours, subjects, name, row, " +- ") for row in ROWS]
         calls, images = outcome.case["calls"], outcome.case["images"]
         lines.append(
             f"| {name} | {calls} | " + " | ".join(cells) + f" | {outcome.seconds:.3g} | {images} |"
@@ -158,14 +174,20 @@ def make_markdown(outcomes: Mapping[str, Outcome], frechet: Mapping[str, float],
 
 
 def make_latex(
-    outcomes: Mapping[str, Outcome], frechet: Mapping[str, float], ours: str, shown: Sequence[str]
+    outcomes: Mapping[str, Outcome],
+    frechet: Mapping[str, float],
+    ours: str,
+    subjects: Sequence[str],
+    shown: Sequence[str],
 ) -> str:
     """The paper's layout: methods as columns, pSNR, SSIM and a Frechet distance as rows."""
     lines = [r"\begin{tabular}{l" + "c" * len(shown) + "}", r"\toprule"]
     lines.append("Metric & " + " & ".join(shown) + r" \\ \midrule")
     for metric, head in (("PSNR, average", "pSNR"), ("SSIM, average", "SSIM"), (FRECHET, "FD")):
         row = next(row for row in ROWS if row[0] == metric)
-        cells = [_cell(outcomes, frechet, ours, name, row, r"$\pm$", "$^*$") for name in shown]
+        cells = [
+            _cell(outcomes, frechet, ours, subjects, name, row, r"$\pm$", "$^*$") for name in shown
+        ]
         lines.append(f"{head} & " + " & ".join(cells) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
@@ -174,6 +196,7 @@ def _cell(
     outcomes: Mapping[str, Outcome],
     frechet: Mapping[str, float],
     ours: str,
+    subjects: Sequence[str],
     name: str,
     row: tuple[str, str, int, int, bool | None],
     between: str,
@@ -186,6 +209,6 @@ def _cell(
     if metric not in outcome.scores:
         return ""
     values = factor * outcome.scores[metric]
-    p = compare_pairs(outcome, outcomes[ours], metric)
+    p = compare_pairs(outcome, outcomes[ours], metric, subjects)
     mark = star if p is not None and p < SIGNIFICANT else ""
     return f"{values.mean():.{digits}f}{mark}{between}{values.std():.{digits}f}"

@@ -24,7 +24,13 @@ Layout = Literal["HW", "HWC", "CHW"]
 
 CHANNEL_COUNTS = (1, 3)
 PICTURE_SUFFIXES = (".jpeg", ".jpg", ".png", ".tif", ".tiff")
-SPLIT_FOLDERS = ("test", "train", "val")
+SPLIT_FOLDERS = {
+    "test": "test",
+    "train": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+}
 SUBJECT_KEYS = ("subject", "person")
 TIFF_BITS, TIFF_PHOTOMETRIC = 258, 262
 
@@ -81,9 +87,10 @@ def open_images(
 class ImageFolder:
     """PNG, JPEG and TIFF pictures in a folder and its subfolders, in the order of their paths.
 
-    The subject of a picture is the name of the folder it lies in, or the stem of its own name if
-    it lies in no subfolder. Folders train, val and test at the top, if they hold every
-    picture, are the stored split and not subjects.
+    The subject of a picture is the name of the folder at the top that holds it, however deep, or
+    the stem of its own name if it lies in no subfolder. Folders train, val (or valid, validation)
+    and test at the top are the stored split: subjects are then the folders inside them, and a
+    picture in none is a subject of its own.
     """
 
     def __init__(self, path: str | Path, value_range: Range | None = None) -> None:
@@ -99,14 +106,11 @@ class ImageFolder:
         places = [p for p in places if not any(part.startswith(".") for part in p.parts)]
         if not places:
             raise InputError(f"{root} holds no picture: put {', '.join(PICTURE_SUFFIXES)} there")
-        has_split = all(len(p.parts) > 1 and p.parts[0] in SPLIT_FOLDERS for p in places)
-        named_from = 1 if has_split else 0
+        has_split = _has_split(root, places)
         self.files = tuple(root / place for place in places)
-        self.subjects: Sequence[str] = tuple(
-            p.parts[named_from] if len(p.parts) > named_from + 1 else p.stem for p in places
-        )
+        self.subjects: Sequence[str] = tuple(_name_subject(p, has_split) for p in places)
         self.split_labels: Sequence[str] | None = (
-            tuple(p.parts[0] for p in places) if has_split else None
+            tuple(SPLIT_FOLDERS[p.parts[0].lower()] for p in places) if has_split else None
         )
         self._dtype = _read_picture(self.files[0]).dtype
         self.value_range = _choose_range(self._dtype, value_range, self.files[0].name)
@@ -239,6 +243,26 @@ class HDF5File(_ArrayItems):
             self._file = _open_hdf5(self.path)
             self._process = os.getpid()
         return np.asarray(self._file[self.key][index % self._length])
+
+
+def _has_split(root: Path, places: Sequence[Path]) -> bool:
+    """Whether the folders at the top are a split; refuses a mixture of splits and others."""
+    labelled = [len(p.parts) > 1 and p.parts[0].lower() in SPLIT_FOLDERS for p in places]
+    if any(labelled) and not all(labelled):
+        split, other = (places[labelled.index(is_split)].parts[0] for is_split in (True, False))
+        raise InputError(
+            f"{root} holds the split {split!r} beside {other!r}, which is none: put all pictures "
+            "into train, val and test, or rename the folder"
+        )
+    return all(labelled)
+
+
+def _name_subject(place: Path, has_split: bool) -> str:
+    """Who is in a picture, by its path."""
+    if not has_split:
+        return place.parts[0] if len(place.parts) > 1 else place.stem
+    # Folders inside may be classes, and pictures are numbered anew: no subject is in two splits.
+    return "/".join(place.parts[:2]) if len(place.parts) > 2 else place.with_suffix("").as_posix()
 
 
 def _check_file(path: Path) -> Path:

@@ -1,8 +1,7 @@
 """From stored pictures to the tensors a network sees, and back to native units."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, Self
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -84,22 +83,6 @@ class Preparation:
         """Native units per unit of the network: the factor of standard deviations."""
         (a, b), (c, d) = self.source_range, self.value_range
         return (b - a) / (d - c)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Gives the settings as a dictionary that JSON can hold."""
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
-
-    @classmethod
-    def from_dict(cls, settings: Mapping[str, Any]) -> Self:
-        """Builds a preparation from `to_dict`'s settings; an unknown name is an error."""
-        known = [field.name for field in fields(cls)]
-        unknown = sorted(set(settings) - set(known))
-        if unknown:
-            raise InputError(f"unknown settings {unknown}: choose from {known}")
-        values: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()
-        }
-        return cls(**values)
 
 
 @dataclass(frozen=True)

@@ -49,21 +49,24 @@ def assign_splits(
 ) -> tuple[str, ...]:
     """Labels each item of a source: by its stored labels if it has some, else by subject.
 
+    Stored labels that give one subject to two sets are refused.
+
     Args:
         source: The images.
         fractions: The share of each label, for a source without stored labels.
         seed: Chooses among the splits by subject.
         subjects: Who is in each item, for a source that does not say.
     """
-    if source.split_labels is not None:
-        return tuple(source.split_labels)
     if subjects is None:
         subjects = source.subjects
+    if subjects is not None and len(subjects) != len(source):
+        raise ShapeError(f"{len(subjects)} subjects for {len(source)} items: pass one per item")
+    if source.split_labels is not None:
+        _check_apart(subjects or (), source.split_labels)
+        return tuple(source.split_labels)
     if subjects is None:
         # Slices of one volume are not independent: splitting items would leak.
         raise InputError("the source names no subjects and no split: pass subjects, one per item")
-    if len(subjects) != len(source):
-        raise ShapeError(f"{len(subjects)} subjects for {len(source)} items: pass one per item")
     return split_by_subject(subjects, fractions, seed)
 
 
@@ -99,6 +102,17 @@ def select_split(source: ImageSource, labels: Sequence[str], label: str) -> Subs
     if not indices:
         raise InputError(f"no item is labelled {label!r}: choose one of {sorted(set(labels))}")
     return Subset(source, indices)
+
+
+def _check_apart(subjects: Sequence[str], labels: Sequence[str]) -> None:
+    """Refuses a subject with two labels."""
+    seen: dict[str, str] = {}
+    for subject, label in zip(subjects, labels, strict=False):
+        if seen.setdefault(subject, label) != label:
+            raise InputError(
+                f"subject {subject!r} is labelled {seen[subject]!r} and {label!r}: keep all its "
+                "images in one set"
+            )
 
 
 def _check_fractions(fractions: Mapping[str, float]) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "SpreadSkill",
     "TarpCurve",
     "chi_square",
+    "compare_spread",
     "count_samples_needed",
     "coverage",
     "crps",
@@ -141,6 +142,23 @@ def coverage(
     return Coverage(torch.tensor(levels, dtype=torch.float64, device=truth.device), observed.T)
 
 
+def compare_spread(samples: Tensor, mean: Tensor | None, truth: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Gives $f s^2$ and $(m - y)^2$ of `spread_skill` for every pixel, (B, ...) each.
+
+    Args:
+        samples: Posterior samples, (S, B, ...).
+        mean: Posterior mean from elsewhere, (B, ...), or None for the mean of the samples.
+        truth: True images, (B, ...).
+    """
+    count = _check_samples(samples, truth)
+    if mean is not None and mean.shape != truth.shape:
+        raise ShapeError(f"mean must have the truth's shape {tuple(truth.shape)}")
+    variance, average = torch.var_mean(samples, 0, correction=1)
+    if mean is None:
+        variance, mean = variance * (count + 1) / count, average
+    return variance, (mean - truth).square()
+
+
 def spread_skill(
     samples: Tensor, mean: Tensor | None, truth: Tensor, *, bins: int = 10
 ) -> SpreadSkill:
@@ -165,16 +183,11 @@ def spread_skill(
     Returns:
         The ratio and the curve, over all pixels of all images.
     """
-    count = _check_samples(samples, truth)
-    if mean is not None and mean.shape != truth.shape:
-        raise ShapeError(f"mean must have the truth's shape {tuple(truth.shape)}")
+    variance, error = compare_spread(samples, mean, truth)
     if not 1 <= bins <= truth.numel():
         raise InputError(f"bins must lie between 1 and {truth.numel()} (the pixels), got {bins}")
-    variance, average = torch.var_mean(samples, 0, correction=1)
-    if mean is None:
-        variance, mean = variance * (count + 1) / count, average
     variance, order = variance.flatten().sort()
-    error = (mean - truth).square().flatten()[order]
+    error = error.flatten()[order]
     parts = (values.tensor_split(bins) for values in (variance, error))
     spread, skill = (torch.stack([part.mean() for part in each]).sqrt() for each in parts)
     return SpreadSkill((variance.mean() / error.mean()).sqrt(), spread, skill)

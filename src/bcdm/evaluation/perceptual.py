@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
+from pathlib import Path
 
 import numpy
 import torch
@@ -105,8 +107,17 @@ class LPIPS(nn.Module):
     @classmethod
     def load(cls, path: str | PathLike[str]) -> LPIPS:
         """Reads an `.npz` of weights; float16 arrays are cast to float32."""
-        with numpy.load(path, allow_pickle=False) as file:
-            arrays = {name: torch.from_numpy(file[name]) for name in file.files}
+        try:
+            # NumPy leaves a file open that it opened itself and cannot read.
+            with Path(path).open("rb") as stream, numpy.load(stream, allow_pickle=False) as file:
+                arrays = {name: torch.from_numpy(file[name]) for name in file.files}
+        except FileNotFoundError:
+            raise InputError(f"LPIPS weights {path} do not exist: check the path") from None
+        except (OSError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            reason = " ".join(str(error).split())
+            raise InputError(
+                f"LPIPS weights {path} cannot be read ({reason}): give an .npz file"
+            ) from None
         return cls(arrays)
 
     @property

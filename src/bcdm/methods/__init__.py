@@ -2,7 +2,7 @@
 
 from bcdm.methods.base import BoundDenoiser, Method
 from bcdm.methods.bayesian import Bayesian, BayesianDenoiser, Parameterisation
-from bcdm.methods.classical import LeastSquares, PointEstimate, TotalVariation, Wiener
+from bcdm.methods.classical import LeastSquares, PointEstimate, TotalVariation
 from bcdm.methods.denoising import Denoising
 from bcdm.methods.exact import ExactDenoiser, ExactPosterior, GaussianMixture
 from bcdm.methods.guidance import DMPS, DPS, PiGDM, PostConditioned
@@ -29,5 +29,4 @@ __all__ = [
     "PostConditioned",
     "Renewal",
     "TotalVariation",
-    "Wiener",
 ]

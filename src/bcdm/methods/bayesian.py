@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from bcdm.conditioning import Conditioning
 from bcdm.diffusion import NoiseLevel, Schedule
-from bcdm.errors import InputError
+from bcdm.errors import DtypeError, InputError
 from bcdm.measurement import Measurement
 from bcdm.networks.layers import complex_to_channels
-from bcdm.tensors import ImageSpec, fit
+from bcdm.tensors import ImageSpec, fit, real_dtype
 
 __all__ = ["Bayesian", "BayesianDenoiser", "Parameterisation"]
 
@@ -240,10 +240,12 @@ class Bayesian:
 
     def condition(self, measurement: Measurement) -> "BayesianDenoiser":
         """Binds measurements; one network call then gives their posterior means."""
+        self._check_precision(measurement)
         return BayesianDenoiser(self, measurement)
 
     def estimate(self, conditioning: Conditioning, x_t: Tensor) -> Tensor:
         r"""$E[x_0 \mid x_t, y]$, differentiable: the same code trains and samples."""
+        self._check_precision(conditioning.measurement)
         # The statistic is exact arithmetic, whatever precision the network runs in.
         with torch.autocast(x_t.device.type, enabled=False):
             given = self.parameterisation.prepare(conditioning, x_t)
@@ -251,6 +253,16 @@ class Bayesian:
         more = () if given.extra is None else (given.extra,)
         out: Tensor = self.network(given.seen, log_snr, given.project, *more)
         return given.unit * out
+
+    def _check_precision(self, measurement: Measurement) -> None:
+        """Refuses data of another precision than the network's."""
+        weight = next(self.network.parameters(), None)
+        precision = real_dtype(measurement.back_projection.dtype)
+        if weight is not None and weight.dtype != precision:
+            raise DtypeError(
+                f"y is {measurement.y.dtype} but the network {weight.dtype}: convert y (and the "
+                "operator) to the network's precision"
+            )
 
 
 @dataclass(frozen=True, eq=False)

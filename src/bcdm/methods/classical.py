@@ -1,4 +1,4 @@
-r"""Estimates without a learned prior: least squares, Wiener, total variation.
+r"""Estimates without a learned prior: least squares and total variation.
 
 Each gives one image and no spread, as a denoiser that does not look at $x_t$: so one call is the
 estimate, and every command that takes a method takes these.
@@ -15,7 +15,7 @@ from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.tensors import ImageSpec
 
-__all__ = ["LeastSquares", "PointEstimate", "TotalVariation", "Wiener"]
+__all__ = ["LeastSquares", "PointEstimate", "TotalVariation"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,22 +48,6 @@ class LeastSquares:
     def condition(self, measurement: Measurement) -> PointEstimate:
         """Solves."""
         return PointEstimate(measurement.estimate_linearly(self.prior_std))
-
-
-@dataclass(frozen=True)
-class Wiener:
-    """The best linear estimate under a white prior.
-
-    Args:
-        prior_std: Its standard deviation.
-    """
-
-    prior_std: float
-
-    def condition(self, measurement: Measurement) -> PointEstimate:
-        """Solves."""
-        shift = (measurement.std / self.prior_std) ** 2
-        return PointEstimate(measurement.operator.solve(shift, 1.0, measurement.back_projection))
 
 
 @dataclass(frozen=True)

@@ -155,15 +155,20 @@ class Trainer:
                 loss = model(part.to(self.processes.device), count).sum() / len(images)
             loss.backward()
             total += loss.detach()
-        self._clip()
+        self._clip(total)
         optimizer.step()
         self.state.move_average(options.ema)
         return total
 
-    def _clip(self) -> None:
-        """Shortens the gradient to the longest allowed."""
+    def _clip(self, loss: Tensor) -> None:
+        """Shortens the gradient to the longest allowed; a step must not spoil the weights."""
         gradients = [p.grad for p in self.state.network.parameters() if p.grad is not None]
         norm = nn.utils.get_total_norm(gradients, foreach=True)
+        if not bool((norm + loss).isfinite()):
+            raise InputError(
+                f"step {self.state.step + 1}: the loss or its gradient is not finite; the last "
+                "checkpoint is kept: lower training.learning_rate"
+            )
         # Most gradients are short enough: multiplying them by one would cost a pass over memory.
         if norm > self.config.training.clip:
             torch._foreach_mul_(gradients, self.config.training.clip / norm)
@@ -205,7 +210,8 @@ class Trainer:
                 self.preparation(self.validation[i])
                 for i in range(min(self.config.training.validation_images, len(self.validation)))
             ]).to(self.processes.device)  # fmt: skip
-            values = validate(self.objective, self.state.average.module, images, self.folder)
+            values = validate(self.objective, self.state.average.module, images, self.folder,
+                              self.config.data.value_range)  # fmt: skip
             log.write(self.state.step, values)
             log.say(self.state.step, f"validation: one-call PSNR {values['psnr']:.2f} dB")
         if self.processes.world > 1:

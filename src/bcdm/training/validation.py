@@ -18,11 +18,15 @@ _LEVELS = 6
 
 @torch.no_grad()
 def validate(
-    objective: Objective, network: nn.Module, images: Tensor, folder: Path
+    objective: Objective,
+    network: nn.Module,
+    images: Tensor,
+    folder: Path,
+    value_range: tuple[float, float],
 ) -> dict[str, float]:
     """Measures averaged weights on fixed images, noise and levels; writes validation.png.
 
-    PSNR is over the images' own value range of 2 ([-1, 1]), averaged over images.
+    PSNR is over the value range, averaged over images; the picture is black and white at its ends.
     """
     was_training = network.training
     network.eval()
@@ -40,19 +44,22 @@ def validate(
     operator, noise_std = objective.problems.draw(range(len(images)))
     measurement = Measurement.simulate(images, operator, noise_std, seed=objective.seed)
     mean = posterior_mean(method.condition(measurement), count=len(images))
-    values["psnr"] = float(psnr(mean, images, data_range=2.0).mean())
-    _write_picture(folder / "validation.png", [images, measurement.back_projection, mean])
+    values["psnr"] = float(psnr(mean, images, data_range=value_range[1] - value_range[0]).mean())
+    rows = [images, measurement.back_projection, mean]
+    _write_picture(folder / "validation.png", rows, value_range)
     network.train(was_training)
     return values
 
 
-def _write_picture(path: Path, rows: list[Tensor]) -> None:
+def _write_picture(path: Path, rows: list[Tensor], value_range: tuple[float, float]) -> None:
     """Reference, back projection and mean of eight images, if Pillow is installed."""
     try:
         from PIL import Image
     except ImportError:
         return
     strips = [torch.cat(list(row[:8].cpu().float()), -1) for row in rows]
-    picture = ((torch.cat(strips, -2).clamp(-1, 1) + 1) * 127.5).round().byte()
+    low, high = value_range
+    grey = (torch.cat(strips, -2).clamp(low, high) - low) / (high - low)
+    picture = (255 * grey).round().byte()
     array = picture.movedim(0, -1).numpy()
     Image.fromarray(array[..., 0] if array.shape[-1] == 1 else array).save(path)
