@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from PIL import Image
 
 from bcdm.checkpoint import load
-from bcdm.cli import cli
+from bcdm.cli import cli, main
 from bcdm.operators import FourierMask
 
 
@@ -119,6 +119,26 @@ def test_too_few_samples_are_refused_at_once(picture, masked: Path, tmp_path: Pa
     done = reconstruct(picture, masked, tmp_path / "out", "--samples", 8)
     assert "9 samples or more" in str(done.exception)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["batch", "calls"])
+def test_none_at_all_is_refused_at_once(picture, masked: Path, tmp_path: Path, name: str) -> None:
+    done = reconstruct(picture, masked, tmp_path / "out", f"--{name}", 0)
+    assert str(done.exception) == f"{name} must be 1 or more, got 0"
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(
+    picture, masked: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    (tmp_path / "file").write_text("")
+    out = tmp_path / "file" / "out"
+    words = ["reconstruct", picture[0], "--mask", picture[1], "--model", masked, "-o", out]
+    monkeypatch.setattr("sys.argv", ["bcdm", *map(str, words), "--noise-std", "6.4"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "cannot be made: Not a directory" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_an_operator_by_its_settings(picture, masked: Path, tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ def test_journey(tmp_path: Path, makers: Makers, make_results: Callable[..., Any
         rescaled = image.pixel_array * np.float32(2) - np.float32(1000)
         assert np.array_equal(rescaled, results.mean[index, 0])
         assert image.ImageType == ["DERIVED", "SECONDARY"]
+        assert image.DerivationDescription == "Posterior mean given the measurement"
         assert image.ImagePositionPatient == [1.0, 2.0, 4.0 * index]
         source = image.SourceImageSequence[0].ReferencedSOPInstanceUID
         assert source == f"1.2.3.4.{index}"

@@ -61,6 +61,9 @@ class Plan:
         least = round((1 + LEVEL) / (1 - LEVEL))
         if self.samples < least:
             raise InputError(f"intervals of {LEVEL:.0%} need {least} samples or more")
+        for name in ("calls", "batch"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be 1 or more, got {getattr(self, name)}")
 
     def to_plain(self) -> dict[str, Any]:
         """What fixes the samples."""
@@ -106,7 +109,10 @@ def reconstruct_scan(
     count = len(fitted.scan.data)
     y = torch.cat([fitted.measure(number).y for number in range(count)]).cpu().numpy()
     provenance = collect(model, fitted.scan.path, fitted.operator, y, settings)
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{out} cannot be made: {error.strerror}; choose another -o") from None
     for left in out.glob(".partial-*"):
         # Of a run that was killed.
         _remove(left)

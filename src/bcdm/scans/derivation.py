@@ -113,7 +113,7 @@ def _derive(
     derived.SeriesInstanceUID = _name(seed, "mean")
     derived.ImageType = ["DERIVED", "SECONDARY"]
     derived.SeriesDescription = "posterior mean"
-    derived.DerivationDescription = "Mean of posterior samples given the measurement"
+    derived.DerivationDescription = "Posterior mean given the measurement"
     derived.SourceImageSequence = [source]
     derived.ContributingEquipmentSequence = _attribute(provenance)
     derived.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
