@@ -25,7 +25,7 @@ from bcdm.reconstruction.posterior import CALLS, Posterior, draw_samples
 from bcdm.reconstruction.provenance import collect
 from bcdm.reconstruction.trust import assess, join
 from bcdm.report.content import Trust
-from bcdm.scans import Results, write_results
+from bcdm.scans import Results, check_results, write_results
 
 __all__ = ["Finished", "Plan", "RefusedError", "reconstruct_scan"]
 
@@ -107,6 +107,7 @@ def reconstruct_scan(
         "noise_std": fitted.noise.std, "gain": fitted.units.gain, "offset": fitted.units.offset,
     }  # fmt: skip
     count = len(fitted.scan.data)
+    check_results(fitted.scan, (count, model.shape[0], *fitted.scan.size))
     y = torch.cat([fitted.measure(number).y for number in range(count)]).cpu().numpy()
     provenance = collect(model, fitted.scan.path, fitted.operator, y, settings)
     try:
@@ -234,8 +235,17 @@ def _summarise(model: Model, fitted: Fitted, posteriors: Sequence[Posterior]) ->
         stds.append(fitted.units.to_file_size(one.std))
         lows.append(fitted.units.to_file(middle - half))
         highs.append(fitted.units.to_file(middle + half))
-    mean, std, low_end, high_end = (np.concatenate(p) for p in (means, stds, lows, highs))
+    size = fitted.scan.size
+    mean, std, low_end, high_end = (
+        _crop(np.concatenate(part), size) for part in (means, stds, lows, highs)
+    )
     return Results(mean, std, low_end, high_end, LEVEL)
+
+
+def _crop(images: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """The middle of images, where oversampling could not be taken out of k-space."""
+    top, left = (w // 2 - n // 2 for w, n in zip(images.shape[-2:], size, strict=True))
+    return images[..., top : top + size[0], left : left + size[1]]
 
 
 def _to_plain(card: Trust) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """From a scan in its own units to a measurement in a model's, or a reason why it does not fit."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -123,6 +123,8 @@ def fit_scan(
     else:
         check_operator(operator, model)
     _check_shape(scan, model, operator)
+    if scan.kind == "image":
+        scan = replace(scan, size=(model.shape[-2], model.shape[-1]))
     if noise_std is None:
         noise = estimate_noise(scan)
     else:

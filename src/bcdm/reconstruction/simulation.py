@@ -40,6 +40,10 @@ def simulate_scan(
     if scan.kind != "image":
         raise InputError(f"{scan.path.name} holds k-space: --simulate takes clean images")
     preparation = model.preparation
+    if preparation.crop is not None and scan.format in ("DICOM", "NIfTI"):
+        raise InputError(
+            f"{model.config.name} crops images, and {scan.format} could not say where: give PNG"
+        )
     native = torch.stack([preparation.arrange(torch.from_numpy(one)) for one in scan.data])
     if tuple(native.shape[1:]) != tuple(model.shape):
         raise InputError(f"{model.config.name} makes {model.shape}, not {tuple(native.shape[1:])}")
