@@ -1,5 +1,6 @@
 """The scale of data that nobody stated: by their noise where the image is then as usual."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,9 +8,11 @@ import pytest
 import torch
 
 from bcdm.checkpoint import load
+from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.operators import FourierMask, PixelMask
 from bcdm.reconstruction.calibration import Calibration
+from bcdm.reconstruction.files import Plan, reconstruct_scan
 from bcdm.reconstruction.fitting import UnfitError, choose_units, fit_scan
 from bcdm.reconstruction.posterior import reconstruct
 from bcdm.reconstruction.simulation import simulate_scan
@@ -163,3 +166,27 @@ def test_another_noise_level_than_the_one_of_training_is_doubtful(
     found = [check.judgement for check in card.checks if check.name == "noise of training"]
     assert found == ["doubtful"] * doubts
     assert card.light != "green" or not doubts
+
+
+def test_oversampling_that_k_space_keeps_is_cropped_in_the_end(
+    scanner: Path, measured: Measurement, tmp_path: Path
+) -> None:
+    model = load(scanner)
+    scan = replace(make_scan(measured, 1.0), size=(12, 10))
+    mask = measured.operator.mask.numpy() != 0
+    fitted = fit_scan(replace(scan, mask=mask), model, noise_std=0.05)
+    assert fitted.scan.data.shape == (1, 1, 16, 16)
+    plan = Plan(samples=9, calls=1, force=True)
+    done = reconstruct_scan(model, fitted, tmp_path, plan, say=print)
+    with np.load(tmp_path / "scan_results.npz") as file:
+        whole = fitted.units.to_file(done.posteriors[0].mean)
+        assert np.array_equal(file["mean"], whole[..., 2:14, 3:13])
+
+
+def test_clean_images_that_are_cropped_have_no_place_in_space(
+    masked: Path, images: torch.Tensor
+) -> None:
+    model = load(masked)
+    cropped = replace(model, preparation=replace(model.preparation, crop=(0, 0, 16, 16)))
+    with pytest.raises(InputError, match="crops images, and NIfTI could not say where"):
+        simulate_scan(make_image_scan(images, 9, "NIfTI", "uint8"), cropped, seed=0)
