@@ -305,7 +305,7 @@ def main() -> None:
     """Runs the command line; an unusable input is one line and exit code 2, Ctrl-C one and 130."""
     try:
         code = cli(standalone_mode=False)
-    except InputError as error:
+    except (InputError, OSError) as error:
         click.echo(f"error: {error}", err=True)
         raise SystemExit(2) from None
     except click.ClickException as error:

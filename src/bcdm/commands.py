@@ -41,7 +41,11 @@ def _say(line: str) -> None:
     help='How it was measured: a stored operator, or such as "{kind: gaussian_blur, std: 1.3}".',
 )  # fmt: skip
 @click.option("--key", help="The array to read, if the file holds several.")
-@click.option("--noise-std", type=float, help="In the file's units; estimated when left out.")
+@click.option(
+    "--noise-std",
+    type=float,
+    help="In the file's units; estimated, or with --simulate the model's, when left out.",
+)
 @click.option(
     "--feature", "features", multiple=True, metavar="[SLICE,]ROW0:ROW1,COL0:COL1",
     help="Is this feature real? A box of pixels, or a mask file.",

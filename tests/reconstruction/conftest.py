@@ -52,6 +52,12 @@ def scanner(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_model(tmp_path_factory.mktemp("models") / "scanner", operator)
 
 
+@pytest.fixture(scope="session")
+def coarse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    operator = {"kind": "block_mean", "factor": [2, 2], "scaling": "mean"}
+    return make_model(tmp_path_factory.mktemp("models") / "coarse", operator)
+
+
 @pytest.fixture
 def masked_model(masked: Path) -> Model:
     return load(masked)

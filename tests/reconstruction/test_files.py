@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import nibabel
 import numpy as np
 import pytest
 import zarr
@@ -10,8 +11,9 @@ from click.testing import CliRunner, Result
 from PIL import Image
 
 from bcdm.checkpoint import load
-from bcdm.cli import cli
+from bcdm.cli import cli, main
 from bcdm.operators import FourierMask
+from bcdm.scans import read_scan
 
 
 def run(*arguments: object) -> Result:
@@ -121,6 +123,26 @@ def test_too_few_samples_are_refused_at_once(picture, masked: Path, tmp_path: Pa
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("name", ["batch", "calls"])
+def test_none_at_all_is_refused_at_once(picture, masked: Path, tmp_path: Path, name: str) -> None:
+    done = reconstruct(picture, masked, tmp_path / "out", f"--{name}", 0)
+    assert str(done.exception) == f"{name} must be 1 or more, got 0"
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(
+    picture, masked: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    (tmp_path / "file").write_text("")
+    out = tmp_path / "file" / "out"
+    words = ["reconstruct", picture[0], "--mask", picture[1], "--model", masked, "-o", out]
+    monkeypatch.setattr("sys.argv", ["bcdm", *map(str, words), "--noise-std", "6.4"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "cannot be made: Not a directory" in capsys.readouterr().err.splitlines()[-1]
+
+
 def test_an_operator_by_its_settings(picture, masked: Path, tmp_path: Path) -> None:
     for text, code in (("{kind: centre_box, box: [4, 4]}", 0), ("{kind: centre_bax}", 1)):
         done = run("reconstruct", picture[0], "--operator", text, "--model", masked, "-o",
@@ -182,6 +204,35 @@ def test_a_clean_picture_is_simulated_and_says_so(picture, masked: Path, tmp_pat
               "--dry-run")  # fmt: skip
     assert "1 slices x 16 samples: 321 network calls" in dry.output
     assert not (tmp_path / "dry").exists()
+
+
+def test_a_clean_volume_of_another_size(masked: Path, tmp_path: Path, images) -> None:
+    pixels = np.kron((images[0, 0].numpy() + 1) * 700, np.ones((2, 4)))[..., None]
+    volume = nibabel.Nifti1Image(pixels.astype(np.uint16), np.diag([1.0, 2.0, 3.0, 1.0]))
+    volume.to_filename(tmp_path / "scan.nii.gz")
+    done = run("reconstruct", tmp_path / "scan.nii.gz", "--model", masked, "-o", tmp_path / "out",
+               "--simulate", "--force", "--samples", 9, "--calls", 1)  # fmt: skip
+    assert done.exit_code == 0, done.output
+    back = nibabel.load(tmp_path / "out/scan_mean.nii.gz")
+    assert back.shape == (16, 16, 1)
+    assert back.header.get_zooms() == (2.0, 8.0, 3.0)
+
+
+@pytest.mark.parametrize("ending", ["png", "npz", "tif"])
+def test_block_means_give_larger_images(coarse: Path, tmp_path: Path, images, ending: str) -> None:
+    means = (images[0, 0].numpy().reshape(8, 2, 8, 2).mean((1, 3)) + 1) * 127.5
+    means = np.clip(means + 6.4 * np.random.default_rng(0).standard_normal((8, 8)), 0, 255)
+    path = tmp_path / f"scan.{ending}"
+    if ending == "npz":
+        np.savez(path, image=means.astype(np.float32))
+    else:
+        Image.fromarray(means.astype(np.uint8)).save(path)
+    done = run("reconstruct", path, "--model", coarse, "-o", tmp_path / "out", "--noise-std", 6.4,
+               "--force", "--samples", 9, "--calls", 1)  # fmt: skip
+    assert done.exit_code == 0, (done.output, done.exception)
+    mean = read_scan(next((tmp_path / "out").glob("scan_[mr]e*")), key="mean" if ending == "npz"
+                     else None).data  # fmt: skip
+    assert mean.shape == (1, 1, 16, 16)
 
 
 def test_is_this_feature_real(picture, masked: Path, tmp_path: Path) -> None:

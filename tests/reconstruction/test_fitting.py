@@ -1,5 +1,6 @@
-"""The scale of k-space that nobody stated: by its noise where the image is then as usual."""
+"""The scale of data that nobody stated: by their noise where the image is then as usual."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,10 +8,15 @@ import pytest
 import torch
 
 from bcdm.checkpoint import load
+from bcdm.errors import InputError
 from bcdm.measurement import Measurement
-from bcdm.operators import FourierMask
+from bcdm.operators import FourierMask, PixelMask
 from bcdm.reconstruction.calibration import Calibration
-from bcdm.reconstruction.fitting import fit_scan
+from bcdm.reconstruction.files import Plan, reconstruct_scan
+from bcdm.reconstruction.fitting import UnfitError, choose_units, fit_scan
+from bcdm.reconstruction.posterior import reconstruct
+from bcdm.reconstruction.simulation import simulate_scan
+from bcdm.reconstruction.trust import assess
 from bcdm.scans import Scan
 
 GAIN = 0.004  # of a scanner
@@ -51,3 +57,136 @@ def test_an_image_that_would_be_too_dark_is_made_as_bright_as_usual(
     bright = fitted.units.gain * np.quantile(back.numpy(), 0.99) / 2
     assert bright == pytest.approx(calibration.brightness[1], rel=1e-3)
     assert float(fitted.measure(0).std) > 2 * model.noise_std
+
+
+def make_image_scan(images: torch.Tensor, scale: float, format: str, stored: str) -> Scan:
+    """Images of a model as a file holds them: black is zero, white the scale."""
+    data = (scale * (images + 1) / 2).numpy()
+    mask = np.ones((16, 16), bool)
+    mask[6:10, 6:10] = False
+    facts = {"stored type": stored} if stored else {}
+    return Scan(Path("scan"), format, "image", data, mask, None, (16, 16), facts)
+
+
+@pytest.mark.parametrize(
+    ("format", "stored"), [("DICOM", ""), ("NIfTI", "uint16"), ("NIfTI", "uint8"),
+                           ("npz", "float32"), ("TIFF", "float32"), ("npy", "int16")],
+)  # fmt: skip
+@pytest.mark.parametrize("scale", [1.0, 1499.0, 3e5])
+def test_images_in_units_of_their_own_are_as_bright_as_usual(
+    masked: Path, images: torch.Tensor, format: str, stored: str, scale: float
+) -> None:
+    model = load(masked)
+    calibration = Calibration.of(model)
+    assert calibration is not None
+    scan = make_image_scan(images, scale, format, stored)
+    known = torch.from_numpy(scan.mask)
+    # A noise level that no gain makes that of the model in an image as bright as usual.
+    fitted = fit_scan(scan, model, noise_std=scale)
+    linear = [(fitted.measure(k).y + 1) * known for k in range(3)]
+    bright = np.median([np.quantile(one.numpy(), 0.99) for one in linear]) / 2
+    assert bright == pytest.approx(calibration.brightness[1], rel=1e-3)
+    assert fitted.units.to_file(torch.tensor(-1.0)) == pytest.approx(0)
+    # And with the noise of training, that tells.
+    fitted = fit_scan(scan, model, noise_std=0.05 * scale / 2)
+    assert fitted.units.gain == pytest.approx(2 / scale)
+
+
+@pytest.mark.parametrize(
+    ("format", "stored", "white"), [("TIFF", "uint16", 65535), ("TIFF", "uint8", 255)]
+)
+def test_pictures_keep_the_range_of_their_number_type(
+    masked: Path, images: torch.Tensor, format: str, stored: str, white: float
+) -> None:
+    fitted = fit_scan(make_image_scan(images, 100, format, stored), load(masked), noise_std=3)
+    assert fitted.units.gain == pytest.approx(2 / white)
+
+
+def test_images_in_the_units_of_training_stay_in_them(masked: Path, images: torch.Tensor) -> None:
+    fitted = fit_scan(make_image_scan(images, 255, "npz", "float32"), load(masked), noise_std=6)
+    assert (fitted.units.gain, fitted.units.offset) == pytest.approx((2 / 255, -1))
+    assert fitted.units.source == "those of the training data"
+
+
+def test_images_far_below_zero_are_refused(masked: Path, images: torch.Tensor) -> None:
+    scan = make_image_scan(images, 1000, "DICOM", "")
+    scan.data[:] -= 2000
+    with pytest.raises(UnfitError, match="black far below 0"):
+        fit_scan(scan, load(masked), noise_std=20)
+
+
+def test_clean_images_of_arbitrary_units_are_simulated_as_bright_as_usual(
+    masked: Path, images: torch.Tensor
+) -> None:
+    model = load(masked)
+    scan = make_image_scan(images, 1499, "DICOM", "")
+    fitted, truth = simulate_scan(scan, model, seed=0)
+    assert fitted.units == choose_units(scan, model, torch.from_numpy(scan.data))
+    bright = float(np.median([np.quantile(one.numpy() + 1, 0.99) for one in truth])) / 2
+    calibration = Calibration.of(model)
+    assert calibration is not None
+    assert bright == pytest.approx(calibration.brightness[1], rel=1e-3)
+    assert float(fitted.measure(0).std) == pytest.approx(0.05)
+
+
+def test_stated_noise_of_a_simulation_is_in_units_of_the_file(
+    masked: Path, images: torch.Tensor
+) -> None:
+    scan = make_image_scan(images, 255, "TIFF", "uint8")
+    fitted, _ = simulate_scan(scan, load(masked), seed=0, noise_std=20)
+    assert fitted.noise.std == 20
+    assert float(fitted.measure(0).std) == pytest.approx(20 / 127.5)
+    rest = (fitted.scan.data - scan.data)[:, :, scan.mask]
+    assert rest.std() == pytest.approx(20, rel=0.1)
+
+
+def test_another_operator_than_the_one_of_training_is_refused(
+    masked: Path, images: torch.Tensor
+) -> None:
+    model = load(masked)
+    scan = make_image_scan(images, 255, "TIFF", "uint8")
+    same = PixelMask(torch.from_numpy(scan.mask).clone())
+    assert fit_scan(scan, model, noise_std=6, operator=same).operator is same
+    other = scan.mask.copy()
+    other[0, 0] = False
+    changed = PixelMask(torch.from_numpy(other))
+    with pytest.raises(UnfitError, match="made for one operator"):
+        fit_scan(scan, model, noise_std=6, operator=changed)
+    with pytest.raises(UnfitError, match="made for one operator"):
+        simulate_scan(scan, model, seed=0, operator=changed)
+
+
+@pytest.mark.parametrize(("factor", "doubts"), [(1.4, 0), (1 / 1.4, 0), (1.6, 1), (1 / 1.6, 1)])
+def test_another_noise_level_than_the_one_of_training_is_doubtful(
+    masked: Path, images: torch.Tensor, factor: float, doubts: int
+) -> None:
+    model = load(masked)
+    measured = Measurement.simulate(images[:1], model.operator, factor * 0.05, seed=0)
+    card = assess(reconstruct(model, measured, samples=2, calls=2, progress=False))[0]
+    found = [check.judgement for check in card.checks if check.name == "noise of training"]
+    assert found == ["doubtful"] * doubts
+    assert card.light != "green" or not doubts
+
+
+def test_oversampling_that_k_space_keeps_is_cropped_in_the_end(
+    scanner: Path, measured: Measurement, tmp_path: Path
+) -> None:
+    model = load(scanner)
+    scan = replace(make_scan(measured, 1.0), size=(12, 10))
+    mask = measured.operator.mask.numpy() != 0
+    fitted = fit_scan(replace(scan, mask=mask), model, noise_std=0.05)
+    assert fitted.scan.data.shape == (1, 1, 16, 16)
+    plan = Plan(samples=9, calls=1, force=True)
+    done = reconstruct_scan(model, fitted, tmp_path, plan, say=print)
+    with np.load(tmp_path / "scan_results.npz") as file:
+        whole = fitted.units.to_file(done.posteriors[0].mean)
+        assert np.array_equal(file["mean"], whole[..., 2:14, 3:13])
+
+
+def test_clean_images_that_are_cropped_have_no_place_in_space(
+    masked: Path, images: torch.Tensor
+) -> None:
+    model = load(masked)
+    cropped = replace(model, preparation=replace(model.preparation, crop=(0, 0, 16, 16)))
+    with pytest.raises(InputError, match="crops images, and NIfTI could not say where"):
+        simulate_scan(make_image_scan(images, 9, "NIfTI", "uint8"), cropped, seed=0)

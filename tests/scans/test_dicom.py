@@ -1,6 +1,7 @@
 """DICOM series, made by pydicom and read back by pydicom and highdicom."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,14 @@ import pydicom
 import pytest
 
 from bcdm.errors import InputError
-from bcdm.scans import Results, read_provenance, read_scan, write_results
+from bcdm.scans import (
+    Results,
+    Scan,
+    check_results,
+    read_provenance,
+    read_scan,
+    write_results,
+)
 
 Makers = dict[str, Callable[..., Any]]
 Reader = Callable[..., list[dict[str, Any]]]
@@ -48,6 +56,7 @@ def test_journey(tmp_path: Path, makers: Makers, make_results: Callable[..., Any
         rescaled = image.pixel_array * np.float32(2) - np.float32(1000)
         assert np.array_equal(rescaled, results.mean[index, 0])
         assert image.ImageType == ["DERIVED", "SECONDARY"]
+        assert image.DerivationDescription == "Posterior mean given the measurement"
         assert image.ImagePositionPatient == [1.0, 2.0, 4.0 * index]
         source = image.SourceImageSequence[0].ReferencedSOPInstanceUID
         assert source == f"1.2.3.4.{index}"
@@ -124,6 +133,74 @@ def test_files_of_many_frames(
     assert np.array_equal(back[0], np.clip(results.mean[0, 0] - 5, 0, None))
     frames = frames_by_position(tmp_path / "a_std.dcm")
     assert np.array_equal(frames[7.0], results.std[1, 0])
+
+
+def resize(scan: Scan, make_results: Callable[..., Any], size: tuple[int, int]) -> Any:
+    larger = replace(scan, size=size)
+    return larger, make_results(larger)
+
+
+def test_results_of_another_size_cover_the_same_field(
+    tmp_path: Path, makers: Makers, make_results: Callable[..., Any]
+) -> None:
+    """Twice as many rows, half as many columns."""
+    scan = read_scan(makers["make_dicom"](tmp_path))
+    larger, results = resize(scan, make_results, (12, 4))
+    paths = write_results(tmp_path / "out", larger, results, {})
+    assert np.array_equal(read_scan(paths[0]).data, results.mean)
+    first = pydicom.dcmread(paths[0] / "00001.dcm")
+    assert (first.Rows, first.Columns, first.PixelSpacing) == (12, 4, [0.75, 4.0])
+    # The corner of the field stays: half a pixel before the middle of the first.
+    assert first.ImagePositionPatient == [1.0 - 1.0 + 2.0, 2.0 - 0.75 + 0.375, 0.0]
+    mapped = pydicom.dcmread(paths[2])
+    assert (mapped.Rows, mapped.Columns) == (12, 4)
+    measures = mapped.SharedFunctionalGroupsSequence[0].PixelMeasuresSequence[0]
+    assert measures.PixelSpacing == [0.75, 4.0]
+    groups = mapped.PerFrameFunctionalGroupsSequence[0]
+    assert groups.PlanePositionSequence[0].ImagePositionPatient[:2] == [2.0, 1.625]
+    assert np.array_equal(frames_by_position(paths[2])[4.0], results.std[1, 0])
+
+
+def test_frames_of_another_size_cover_the_same_field(
+    tmp_path: Path, makers: Makers, make_results: Callable[..., Any]
+) -> None:
+    image = makers["make_slice"](0)
+    pixels = makers["draw_pixels"]((2, 6, 8), np.uint16) >> 4
+    image.NumberOfFrames, image.PixelData = 2, pixels.tobytes()
+    del image.PixelSpacing, image.ImagePositionPatient
+    measures, shared = pydicom.Dataset(), pydicom.Dataset()
+    measures.PixelSpacing = [1.0, 3.0]
+    shared.PixelMeasuresSequence = [measures]
+    image.SharedFunctionalGroupsSequence = [shared]
+    image.PerFrameFunctionalGroupsSequence = groups = [pydicom.Dataset(), pydicom.Dataset()]
+    for index, group in enumerate(groups):
+        place = pydicom.Dataset()
+        place.ImagePositionPatient = [0.0, 0.0, 7.0 * index]
+        group.PlanePositionSequence = [place]
+    image.save_as(tmp_path / "a.dcm", enforce_file_format=True)
+    larger, results = resize(read_scan(tmp_path / "a.dcm"), make_results, (12, 16))
+    paths = write_results(tmp_path / "out", larger, results, {})
+    assert np.array_equal(read_scan(paths[0]).data, results.mean)
+    back = pydicom.dcmread(paths[0] / "00001.dcm")
+    spacing = back.SharedFunctionalGroupsSequence[0].PixelMeasuresSequence[0].PixelSpacing
+    assert spacing == [0.5, 1.5]
+    place = back.PerFrameFunctionalGroupsSequence[1].PlanePositionSequence[0]
+    assert place.ImagePositionPatient == [-0.75, -0.25, 7.0]
+
+
+def test_results_in_colour_are_refused(tmp_path: Path, makers: Makers) -> None:
+    scan = read_scan(makers["make_dicom_file"](tmp_path))
+    colour = replace(scan, data=np.repeat(scan.data, 3, 1))
+    with pytest.raises(InputError, match="takes no results in colour"):
+        check_results(colour, (1, 3, 6, 8))
+
+
+def test_white_as_the_smallest_number_is_refused(tmp_path: Path, makers: Makers) -> None:
+    image = makers["make_slice"](0)
+    image.PhotometricInterpretation = "MONOCHROME1"
+    image.save_as(tmp_path / "a.dcm", enforce_file_format=True)
+    with pytest.raises(InputError, match="stores white as its smallest number"):
+        read_scan(tmp_path / "a.dcm")
 
 
 def test_several_series_in_a_folder_need_a_key(

@@ -88,3 +88,36 @@ def test_samples_that_are_zero_by_chance_were_sampled() -> None:
     points = np.random.default_rng(1).random((64, 64)) < 0.5
     kspace = np.rint(4 * draw((1, 1, 64, 64))) * points
     assert not find_sampled(kspace)[~points].any()
+
+
+def test_slices_with_different_masks_are_refused(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    lines = np.zeros((2, 1, 1, 32), bool)
+    lines[..., 12:20] = True
+    lines[0, ..., ::4], lines[1, ..., 1::4] = True, True
+    for different in (lines, rng.random((2, 1, 32, 32)) < 0.3, np.swapaxes(lines, -1, -2)):
+        same = different.copy()
+        same[1] = same[0]
+        for masks, is_fine in ((different, False), (same, True)):
+            np.save(tmp_path / "a.npy", draw((2, 3, 32, 32)) * masks)
+            if is_fine:
+                expected = np.broadcast_to(same[0, 0], (32, 32))
+                assert np.array_equal(read_scan(tmp_path / "a.npy").mask, expected)
+                continue
+            with pytest.raises(InputError, match="different masks: reconstruct them one by one"):
+                read_scan(tmp_path / "a.npy")
+
+
+def test_zeros_by_chance_and_empty_slices_are_no_other_mask(tmp_path: Path) -> None:
+    counted = np.rint(4 * draw((3, 1, 64, 64)))
+    assert ((counted == 0).sum((1, 2, 3)) > 10).all()
+    counted[2] = 0
+    # A receiver with hardly any signal: a fifth of all samples are zero.
+    dark = np.rint(0.8 * draw((2, 1, 64, 64)))
+    assert (dark == 0).mean() > 0.05
+    points = np.random.default_rng(1).random((64, 64)) < 0.5
+    spoilt = draw((2, 2, 64, 64)) * points
+    spoilt[1, :, 32, 30:33] = 0
+    for kspace in (counted, dark, spoilt):
+        np.save(tmp_path / "a.npy", kspace.astype(np.complex64))
+        read_scan(tmp_path / "a.npy")

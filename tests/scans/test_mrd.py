@@ -7,7 +7,9 @@ from typing import Any
 
 import h5py
 import numpy as np
+import pytest
 
+from bcdm.errors import InputError
 from bcdm.scans import read_provenance, read_scan, write_results
 
 with warnings.catch_warnings():
@@ -63,6 +65,28 @@ def write_scan(
             change(index, acquisition)
             dataset.append_acquisition(acquisition)
     return path
+
+
+@pytest.mark.parametrize(("shift", "is_fine"), [(0, True), (1, False)])
+def test_slices_with_different_masks_are_refused(
+    tmp_path: Path, makers: Makers, shift: int, is_fine: bool
+) -> None:
+    """Every other line, in the second slice perhaps those between."""
+    lines = [makers["draw_complex"]((2, 16), seed) for seed in range(8)]
+
+    def change(index: int, acquisition: Any) -> None:
+        where = index // 4
+        acquisition.idx.slice = where
+        acquisition.idx.kspace_encode_step_1 = 2 * (index % 4) + shift * where
+
+    path = write_scan(tmp_path, makers["make_header"](16, 8, 16, 8), lines, change)
+    if is_fine:
+        mask = read_scan(path).mask
+        assert mask is not None
+        assert mask.any(1).tolist() == [True, False] * 4
+        return
+    with pytest.raises(InputError, match="different masks: reconstruct them one by one"):
+        read_scan(path)
 
 
 def test_partial_fourier_discarded_samples_and_averages(tmp_path: Path, makers: Makers) -> None:

@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,29 @@ def test_version_2_and_other_shapes_keep_their_shape(
     back = nibabel.load(paths[0])
     assert isinstance(back, nibabel.Nifti2Image)
     assert back.shape == shape
+
+
+@pytest.mark.parametrize("codes", [(1, 1), (1, 0), (0, 2), (0, 0)])
+def test_results_of_another_size_cover_the_same_field(
+    tmp_path: Path, make_results: Callable[..., Any], codes: tuple[int, int]
+) -> None:
+    """Twice as many rows, half as many columns."""
+    affine = np.array([[0, -2, 0, 5], [3, 0, 0, 6], [0, 0, 4, 7], [0, 0, 0, 1.0]])
+    image = nibabel.Nifti1Image(np.ones((6, 8, 2), np.float32), affine)
+    image.set_qform(affine, codes[0])
+    image.set_sform(affine, codes[1])
+    image.to_filename(tmp_path / "a.nii")
+    source = nibabel.load(tmp_path / "a.nii")
+    scan = replace(read_scan(tmp_path / "a.nii"), size=(12, 4))
+    results = make_results(scan)
+    back = nibabel.load(write_results(tmp_path / "out", scan, results, {})[0])
+    assert np.array_equal(read_scan(tmp_path / "out/a_mean.nii.gz").data, results.mean)
+    assert back.shape == (12, 4, 2)
+    assert back.header.get_zooms() == (1.5, 4.0, 4.0)
+    assert (int(back.header["qform_code"]), int(back.header["sform_code"])) == codes
+    for corner, same in (((-0.5, -0.5, 0), (-0.5, -0.5, 0)), ((5.5, 7.5, 1), (11.5, 3.5, 1))):
+        there, here = source.affine @ [*corner, 1], back.affine @ [*same, 1]
+        np.testing.assert_allclose(here, there, atol=1e-5)
 
 
 def test_packed_volumes_are_known_by_content_not_by_name(tmp_path: Path, makers: Makers) -> None:

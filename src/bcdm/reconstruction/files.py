@@ -25,7 +25,7 @@ from bcdm.reconstruction.posterior import CALLS, Posterior, draw_samples
 from bcdm.reconstruction.provenance import collect
 from bcdm.reconstruction.trust import join
 from bcdm.report.content import Trust
-from bcdm.scans import Results, write_results
+from bcdm.scans import Results, check_results, write_results
 
 __all__ = ["Finished", "Plan", "RefusedError", "reconstruct_scan"]
 
@@ -61,6 +61,9 @@ class Plan:
         least = round((1 + LEVEL) / (1 - LEVEL))
         if self.samples < least:
             raise InputError(f"intervals of {LEVEL:.0%} need {least} samples or more")
+        for name in ("calls", "batch"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be 1 or more, got {getattr(self, name)}")
 
     def to_plain(self) -> dict[str, Any]:
         """What fixes the samples."""
@@ -105,9 +108,13 @@ def reconstruct_scan(
         "interval_factor": _find_factor(model),
     }  # fmt: skip
     count = len(fitted.scan.data)
+    check_results(fitted.scan, (count, model.shape[0], *fitted.scan.size))
     y = torch.cat([fitted.measure(number).y for number in range(count)]).cpu().numpy()
     provenance = collect(model, fitted.scan.path, fitted.operator, y, settings)
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{out} cannot be made: {error.strerror}; choose another -o") from None
     for left in out.glob(".partial-*"):
         # Of a run that was killed.
         _remove(left)
@@ -234,8 +241,17 @@ def _summarise(model: Model, fitted: Fitted, posteriors: Sequence[Posterior]) ->
         stds.append(fitted.units.to_file_size(one.std))
         lows.append(fitted.units.to_file(middle - half))
         highs.append(fitted.units.to_file(middle + half))
-    mean, std, low_end, high_end = (np.concatenate(p) for p in (means, stds, lows, highs))
+    size = fitted.scan.size
+    mean, std, low_end, high_end = (
+        _crop(np.concatenate(part), size) for part in (means, stds, lows, highs)
+    )
     return Results(mean, std, low_end, high_end, LEVEL)
+
+
+def _crop(images: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """The middle of images, where oversampling could not be taken out of k-space."""
+    top, left = (w // 2 - n // 2 for w, n in zip(images.shape[-2:], size, strict=True))
+    return images[..., top : top + size[0], left : left + size[1]]
 
 
 def _to_plain(card: Trust) -> dict[str, Any]:

@@ -136,6 +136,7 @@ def describe_scan(fitted: Fitted) -> Section:
         ("format", f"{scan.format}, {scan.kind}"),
         ("shape", " x ".join(str(side) for side in scan.data.shape)),
         ("noise level", level),
+        ("units", f"model = {units.gain:.4g} x file {units.offset:+.4g}, {units.source}"),
     )
 
 

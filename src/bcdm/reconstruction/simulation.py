@@ -11,7 +11,7 @@ from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.noise import NoiseEstimate
 from bcdm.operators import FourierMask, LinearOperator, PixelMask
-from bcdm.reconstruction.fitting import Fitted, Units, find_range
+from bcdm.reconstruction.fitting import Fitted, check_operator, choose_units
 from bcdm.scans import Scan
 
 __all__ = ["simulate_scan"]
@@ -31,7 +31,7 @@ def simulate_scan(
         scan: Of images.
         model: Prepares them, and says how to measure if nothing else does.
         seed: Of the noise.
-        noise_std: In the model's units; that of its training when left out.
+        noise_std: In the file's units; that of its training when left out.
         operator: What to measure with; that of its training when left out.
 
     Returns:
@@ -40,17 +40,20 @@ def simulate_scan(
     if scan.kind != "image":
         raise InputError(f"{scan.path.name} holds k-space: --simulate takes clean images")
     preparation = model.preparation
-    black, white = find_range(scan, model)
-    preparation = replace(preparation, source_range=(black, white))
+    if preparation.crop is not None and scan.format in ("DICOM", "NIfTI"):
+        raise InputError(
+            f"{model.config.name} crops images, and {scan.format} could not say where: give PNG"
+        )
     native = torch.stack([preparation.arrange(torch.from_numpy(one)) for one in scan.data])
     if tuple(native.shape[1:]) != tuple(model.shape):
         raise InputError(f"{model.config.name} makes {model.shape}, not {tuple(native.shape[1:])}")
-    low, _ = model.config.data.value_range
-    gain = 1 / preparation.unit
-    units = Units(gain, low - gain * black, str(scan.facts.get("unit", "")))
-    operator = operator if operator is not None else model.operator
-    std = noise_std if noise_std is not None else model.noise_std
-    y = Measurement.simulate(native, operator, std / gain, seed=seed).y
+    if operator is None:
+        operator = model.operator
+    else:
+        check_operator(operator, model)
+    units = choose_units(scan, model, native)
+    std = noise_std if noise_std is not None else model.noise_std / units.gain
+    y = Measurement.simulate(native, operator, std, seed=seed).y
     mask = None
     if isinstance(operator, (FourierMask, PixelMask)):
         mask = operator.mask.reshape(-1, *operator.mask.shape[-2:])[0].cpu().numpy() != 0
@@ -62,5 +65,5 @@ def simulate_scan(
         size=(model.shape[-2], model.shape[-1]),
         facts=dict(scan.facts) | {"simulated": True},
     )
-    noise = NoiseEstimate(std / gain, 0.0, "stated, the measurement is simulated", 0)
-    return Fitted(measured, operator, noise, units), preparation.rescale(native)
+    noise = NoiseEstimate(std, 0.0, "stated, the measurement is simulated", 0)
+    return Fitted(measured, operator, noise, units), units.gain * native + units.offset

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from bcdm.checkpoint import Model
 from bcdm.measurement import Measurement
 from bcdm.reconstruction.calibration import Calibration, measure
+from bcdm.reconstruction.fitting import NOISE_FACTOR
 from bcdm.reconstruction.posterior import Posterior
 from bcdm.reconstruction.scores import chi_square_of
 from bcdm.report.content import Check, Judgement, Light, Trust
@@ -56,6 +57,7 @@ def assess(posterior: Posterior) -> list[Trust]:
     for number, scores in enumerate(rows):
         first = _judge_residual(float(reduced[number]), float(p_values[number]))
         more = [] if calibration is None else _judge(calibration, scores)
+        more += _judge_noise(model, float(measurement.std.expand(len(rows))[number]))
         if unfamiliar[number]:
             more.append(Check("family", "outside", "bad", unfamiliar[number]))
         cards.append(_sum_up([first, *more], model, calibrated=calibration is not None))
@@ -66,6 +68,16 @@ def _find_unfamiliar(model: Model, measurement: Measurement) -> list[str]:
     if model.familiarity is None:
         return [""] * len(measurement.y)
     return [v.reason for v in model.familiarity.judge(measurement)]
+
+
+def _judge_noise(model: Model, std: float) -> list[Check]:
+    """A doubt where a model of one noise level is given another."""
+    trained = model.config.noise_std
+    if isinstance(trained, tuple) or 1 / NOISE_FACTOR <= std / trained <= NOISE_FACTOR:
+        return []
+    value = f"{std:.3g} instead of {trained:.3g}, in the model's units"
+    reason = "the noise is not as strong as in training: intervals may be too narrow or too wide"
+    return [Check("noise of training", value, "doubtful", reason)]
 
 
 def _judge_residual(reduced: float, p_value: float) -> Check:

@@ -5,12 +5,13 @@ from bcdm.scans.limits import LIMIT_BYTES
 from bcdm.scans.provenance import read_provenance
 from bcdm.scans.reading import read_mask, read_scan
 from bcdm.scans.scan import Results, Scan
-from bcdm.scans.writing import write_results
+from bcdm.scans.writing import check_results, write_results
 
 __all__ = [
     "LIMIT_BYTES",
     "Results",
     "Scan",
+    "check_results",
     "crop_kspace",
     "read_mask",
     "read_provenance",

@@ -4,6 +4,7 @@ import copy
 import hashlib
 import io
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ _LONGEST_PIECE = 1024
 _UPRIGHT = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)
 # Elements that speak of the input's pixels or files, and not of the patient or the scan.
 _STALE = ("SmallestImagePixelValue", "LargestImagePixelValue", "LossyImageCompressionRatio")
+_SPACINGS = ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing")
 # Elements that every map repeats, and that stripped files may lack.
 _REPEATED = (
     "PatientID",
@@ -46,6 +48,8 @@ def write(folder: Path, scan: Scan, results: Results, provenance: str) -> list[P
     same results have the same name wherever they are made.
     """
     heads = [_parse(scan.path, piece) for piece in unpack(scan.header)]
+    for head in heads:
+        _resize(scan.path, head, scan.size)
     frames = [list_frames(scan.path, head) for head in heads]
     seed = hashlib.sha256(provenance.encode())
     for head in heads:
@@ -84,6 +88,47 @@ def _parse(path: Path, piece: bytes) -> "Dataset":
         return pydicom.dcmread(io.BytesIO(piece), force=True)
 
 
+def _resize(path: Path, head: "Dataset", size: tuple[int, int]) -> None:
+    """The same field of view in other pixels: their number, spacing and position."""
+    old = int(head.Rows), int(head.Columns)
+    if old == size:
+        return
+    head.Rows, head.Columns = size
+    ratios = [whole / length for whole, length in zip(old, size, strict=True)]
+    orientation = np.array(list_frames(path, head)[0].orientation or _UPRIGHT)
+    # Down the rows is the second direction, along them the first.
+    down, along = orientation[3:], orientation[:3]
+    spacings = [item for item in _walk(head) if item.get("PixelSpacing")]
+    sides = [float(side) for side in spacings[0].PixelSpacing] if spacings else [1.0, 1.0]
+    for item in _walk(head):
+        for name in _SPACINGS:
+            if item.get(name):
+                pairs = zip(item.get(name), ratios, strict=True)
+                setattr(item, name, [_say(float(side) * ratio) for side, ratio in pairs])
+    # Positions are of the middle of the first pixel.
+    steps = [side * (ratio - 1) / 2 for side, ratio in zip(sides, ratios, strict=True)]
+    for item in _walk(head):
+        if item.get("ImagePositionPatient"):
+            moved = np.array(item.ImagePositionPatient, float) + steps[0] * down + steps[1] * along
+            item.ImagePositionPatient = [_say(place) for place in moved]
+    if not spacings:
+        head.PixelSpacing = [_say(ratio) for ratio in ratios]
+
+
+def _walk(head: "Dataset") -> Iterator["Dataset"]:
+    """The file itself, and what it says of its frames in places of their own."""
+    yield head
+    groups = ("SharedFunctionalGroupsSequence", "PerFrameFunctionalGroupsSequence")
+    for group in (group for name in groups for group in head.get(name) or ()):
+        for name in ("PixelMeasuresSequence", "PlanePositionSequence"):
+            yield from group.get(name) or ()
+
+
+def _say(number: float) -> float:
+    """A number that the 16 characters of a decimal string can hold."""
+    return float(f"{number:.9g}")
+
+
 def _name(seed: bytes, *words: object) -> str:
     """An identifier that depends on nothing but its arguments."""
     digest = hashlib.sha256(seed + "/".join(map(str, words)).encode()).digest()
@@ -113,7 +158,7 @@ def _derive(
     derived.SeriesInstanceUID = _name(seed, "mean")
     derived.ImageType = ["DERIVED", "SECONDARY"]
     derived.SeriesDescription = "posterior mean"
-    derived.DerivationDescription = "Mean of posterior samples given the measurement"
+    derived.DerivationDescription = "Posterior mean given the measurement"
     derived.SourceImageSequence = [source]
     derived.ContributingEquipmentSequence = _attribute(provenance)
     derived.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian

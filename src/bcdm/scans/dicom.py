@@ -173,7 +173,9 @@ def _describe(path: Path, head: "Dataset") -> tuple[int, int, np.dtype[Any]]:
     rows, columns, bits = (_number(head, n) or 0 for n in ("Rows", "Columns", "BitsAllocated"))
     if (_number(head, "SamplesPerPixel") or 1) != 1:
         raise refusal(path, "is in colour: give the grey original")
-    if _text(head, "PhotometricInterpretation") not in ("MONOCHROME1", "MONOCHROME2"):
+    if _text(head, "PhotometricInterpretation") == "MONOCHROME1":
+        raise refusal(path, "stores white as its smallest number: convert it to MONOCHROME2")
+    if _text(head, "PhotometricInterpretation") != "MONOCHROME2":
         raise refusal(path, "is not a grey image: give the grey original")
     if not (1 <= rows <= 65535 and 1 <= columns <= 65535 and bits in (8, 16, 32, 64)):
         raise refusal(path, f"declares {rows:g} x {columns:g} pixels of {bits:g} bits: export anew")

@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 from bcdm.errors import InputError, ShapeError
 from bcdm.scans.scan import Scan
 
-__all__ = ["crop_kspace", "find_sampled", "remove_oversampling"]
+__all__ = ["crop_kspace", "find_sampled", "have_one_mask", "remove_oversampling"]
+
+_CHANCE = 0.05  # of samples that may be zero in one slice and not in others
 
 
 def find_sampled(kspace: NDArray[Any]) -> NDArray[np.bool_]:
@@ -28,6 +30,30 @@ def find_sampled(kspace: NDArray[Any]) -> NDArray[np.bool_]:
     lines = np.logical_and.outer(sampled.any(1), sampled.any(0))
     zeros = int((lines & ~sampled).sum()) * kspace.shape[0] * kspace.shape[1]
     return lines if zeros <= halves.min() else sampled
+
+
+def have_one_mask(kspace: NDArray[Any], mask: NDArray[np.bool_]) -> bool:
+    """Whether all slices were sampled where any was.
+
+    They were not if a slice lacks a whole line of the mask, or more of its entries than may be
+    zero by chance: as many as have a zero in their real or imaginary part alone, or a few. A slice
+    of zeros alone tells nothing.
+    """
+    box = np.logical_and.outer(mask.any(1), mask.any(0))
+    # Lines along which everything was sampled that was sampled along any.
+    full = [(mask == box).all(axis) & mask.any(axis) for axis in (0, 1)]
+    for coils in kspace:
+        is_real, is_imaginary = coils.imag == 0, coils.real == 0
+        found = ~(is_real & is_imaginary).all(0)
+        if not bool(found.any()):
+            continue
+        if any(bool((lines & ~found.any(axis)).any()) for axis, lines in enumerate(full)):
+            return False
+        missing = int((mask & ~found).sum())
+        halves = min(int((is_real & ~is_imaginary).sum()), int((is_imaginary & ~is_real).sum()))
+        if missing > _CHANCE * int(mask.sum()) and missing * len(coils) > halves:
+            return False
+    return True
 
 
 def crop_kspace(kspace: NDArray[np.complex64], length: int, axis: int) -> NDArray[np.complex64]:

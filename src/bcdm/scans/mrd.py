@@ -143,7 +143,7 @@ def _place_lines(
     coils = int(heads["active_channels"][imaging[0]])
     check_size(path, (len(slices), coils, rows, columns), COMPLEX, COMPLEX)
     data = np.zeros((len(slices), coils, rows, columns), COMPLEX)
-    sampled = np.zeros((rows, columns), bool)
+    sampled = np.zeros((len(slices), rows, columns), bool)
     counts = np.zeros((len(slices), rows), np.int64)
     offset = rows // 2 - header.center if header.center is not None else 0
     is_imaging = np.zeros(len(heads), bool)
@@ -163,10 +163,12 @@ def _place_lines(
             # What is beyond float32 becomes infinite, and is refused as such.
             with np.errstate(over="ignore", invalid="ignore"):
                 data[where, :, row, first : first + kept.shape[1]] += kept
-            sampled[row, first : first + kept.shape[1]] = True
+            sampled[where, row, first : first + kept.shape[1]] = True
             counts[where, row] += 1
     data /= np.maximum(counts, 1).astype(np.float32)[:, None, :, None]
-    return data, sampled, counts
+    if bool((sampled != sampled[0]).any()):
+        raise refusal(path, "has slices with different masks: reconstruct them one by one")
+    return data, sampled[0], counts
 
 
 def _place_readout(

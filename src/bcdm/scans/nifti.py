@@ -145,6 +145,7 @@ def _make_image(scan: Scan, values: NDArray[np.float32], name: str, provenance: 
     with library(scan.path, "written"):
         import nibabel
 
+        _resize(header, scan.size)
         voxels = np.moveaxis(values[:, 0], 0, -1).reshape(header.get_data_shape())
         header.set_data_dtype(np.float32)
         header.set_slope_inter(None, None)
@@ -154,6 +155,27 @@ def _make_image(scan: Scan, values: NDArray[np.float32], name: str, provenance: 
         header.extensions.append(note)
         kind: Any = nibabel.Nifti1Image if len(scan.header) == 348 else nibabel.Nifti2Image
         return kind(voxels, header.get_best_affine(), header)
+
+
+def _resize(header: Any, size: tuple[int, int]) -> None:
+    """The same field of view in other voxels: shape, spacing and position."""
+    shape = header.get_data_shape()
+    if shape[:2] == size:
+        return
+    placed = [
+        (header.get_qform(coded=True), header.set_qform),
+        (header.get_sform(coded=True), header.set_sform),
+    ]
+    ratios = [whole / length for whole, length in zip(shape[:2], size, strict=True)]
+    zooms = header.get_zooms()
+    header.set_data_shape((*size, *shape[2:]))
+    header.set_zooms([*(z * r for z, r in zip(zooms, ratios, strict=False)), *zooms[2:]])
+    change = np.diag([*ratios, 1.0, 1.0])
+    # Positions are of the middle of a voxel.
+    change[:2, 3] = [(ratio - 1) / 2 for ratio in ratios]
+    for (affine, code), place_anew in placed:
+        if affine is not None:
+            place_anew(affine @ change, int(code))
 
 
 def read_provenance(path: Path) -> str | None:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from bcdm.scans import arrays, isolation
 from bcdm.scans.formats import Format, find_format
-from bcdm.scans.kspace import find_sampled
+from bcdm.scans.kspace import find_sampled, have_one_mask
 from bcdm.scans.layout import shape_mask
 from bcdm.scans.limits import refusal
 from bcdm.scans.scan import Scan
@@ -70,6 +70,8 @@ def _complete(scan: Scan) -> Scan:
     mask = find_sampled(scan.data) if scan.mask is None else scan.mask
     if not bool(mask.any()):
         raise refusal(scan.path, "holds k-space of zeros alone: export it anew")
+    if scan.mask is None and not have_one_mask(scan.data, mask):
+        raise refusal(scan.path, "has slices with different masks: reconstruct them one by one")
     facts = {
         **scan.facts,
         "coils": scan.data.shape[1],

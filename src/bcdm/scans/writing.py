@@ -10,7 +10,22 @@ from bcdm.scans.limits import library, refusal
 from bcdm.scans.provenance import encode
 from bcdm.scans.scan import Results, Scan
 
-__all__ = ["write_results"]
+__all__ = ["check_results", "write_results"]
+
+_GREY = ("DICOM", "NIfTI")
+
+
+def check_results(scan: Scan, shape: tuple[int, ...]) -> None:
+    """Refuses results (slices, channels, rows, columns) that do not fit beside a scan."""
+    channels = scan.data.shape[1] if scan.kind == "image" else 1
+    expected = (len(scan.data), channels, *scan.size)
+    if shape != expected:
+        raise ShapeError(
+            f"results have shape {shape} but {scan.path} needs {expected}: crop the images to "
+            "scan.size"
+        )
+    if scan.format in _GREY and channels != 1:
+        raise refusal(scan.path, f"is {scan.format}, which takes no results in colour: give PNG")
 
 
 def write_results(
@@ -32,13 +47,7 @@ def write_results(
         The files and folders written.
     """
     folder = Path(folder)
-    channels = scan.data.shape[1] if scan.kind == "image" else 1
-    expected = (len(scan.data), channels, *scan.size)
-    if results.mean.shape != expected:
-        raise ShapeError(
-            f"results have shape {results.mean.shape} but {scan.path} needs {expected}: crop the "
-            "images to scan.size"
-        )
+    check_results(scan, results.mean.shape)
     text = encode(provenance)
     with library(folder, "written to", "choose another folder"):
         folder.mkdir(parents=True, exist_ok=True)
