@@ -22,7 +22,7 @@ from bcdm.reconstruction import files
 from bcdm.reconstruction.fitting import fit_scan
 from bcdm.scans import read_scan
 
-SAMPLES, BATCH = 24, 2
+SAMPLES, BATCH = 60, 2
 
 
 @pytest.fixture
