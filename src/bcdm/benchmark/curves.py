@@ -40,12 +40,14 @@ def draw_curves(
         1, panels, figsize=(5.5 * panels, 4), layout="constrained", squeeze=False
     )
     axes = grid[0]
-    for name, found in rows.items():
+    for number, (name, found) in enumerate(rows.items()):
         unit = 1.0 if seconds is None else seconds[name] / 60
         places = [row["step"] * unit for row in found]
-        axes[0].plot(places, [row["psnr"] for row in found], marker=".", label=name)
+        # There are ten colours.
+        style = {"label": name, "marker": ".", "linestyle": ("-", "--", ":")[number // 10 % 3]}
+        axes[0].plot(places, [row["psnr"] for row in found], **style)
         if panels > 1:
-            axes[1].plot(list(levels[name]), list(levels[name].values()), marker=".", label=name)
+            axes[1].plot(list(levels[name]), list(levels[name].values()), **style)
     length = "steps" if seconds is None else "minutes of training"
     axes[0].set(xlabel=length, ylabel="one-call PSNR, validation images (dB)")
     axes[0].set_ylim(bottom=max(found[-1]["psnr"] for found in rows.values()) - 6)
