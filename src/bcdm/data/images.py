@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bcdm.data.pictures import PICTURE_SUFFIXES, read_picture
 from bcdm.errors import DtypeError, InputError, ShapeError
 
 __all__ = ["ArrayFile", "HDF5File", "ImageFolder", "ImageSource", "open_images"]
@@ -23,7 +24,6 @@ Range = tuple[float, float]
 Layout = Literal["HW", "HWC", "CHW"]
 
 CHANNEL_COUNTS = (1, 3)
-PICTURE_SUFFIXES = (".jpeg", ".jpg", ".png", ".tif", ".tiff")
 SPLIT_FOLDERS = {
     "test": "test",
     "train": "train",
@@ -32,7 +32,6 @@ SPLIT_FOLDERS = {
     "validation": "val",
 }
 SUBJECT_KEYS = ("subject", "person")
-TIFF_BITS, TIFF_PHOTOMETRIC = 258, 262
 
 
 class ImageSource(Protocol):
@@ -112,7 +111,7 @@ class ImageFolder:
         self.split_labels: Sequence[str] | None = (
             tuple(SPLIT_FOLDERS[p.parts[0].lower()] for p in places) if has_split else None
         )
-        self._dtype = _read_picture(self.files[0]).dtype
+        self._dtype = read_picture(self.files[0]).dtype
         self.value_range = _choose_range(self._dtype, value_range, self.files[0].name)
 
     def __len__(self) -> int:
@@ -121,7 +120,7 @@ class ImageFolder:
     def __getitem__(self, index: int) -> Tensor:
         """Reads one picture (C, H, W), float32, in native numbers."""
         file = self.files[index]
-        pixels = _read_picture(file)
+        pixels = read_picture(file)
         if pixels.dtype != self._dtype:
             raise DtypeError(
                 f"{file} is {pixels.dtype} but {self.files[0].name} is {self._dtype}: "
@@ -374,48 +373,3 @@ def _open_hdf5(path: Path) -> Any:
         return h5py.File(path, "r")
     except OSError as error:
         raise InputError(f"{path} cannot be read as HDF5: write it anew") from error
-
-
-def _read_picture(file: Path) -> Pixels:
-    """Reads a picture (H, W) or (H, W, 3) with the number type it is stored in."""
-    from PIL import Image, ImageOps
-
-    try:
-        with Image.open(file) as picture:
-            tags: Mapping[int, Any] = getattr(picture, "tag_v2", {})
-            is_deep = max(tags.get(TIFF_BITS, (8,))) > 8
-            # Cameras add a preview to a JPEG as a second frame; only TIFF pages are images.
-            _check_picture(file, picture.mode, getattr(picture, "n_frames", 1) if tags else 1)
-            if is_deep and tags.get(TIFF_PHOTOMETRIC) == 0:
-                raise InputError(f"{file} stores white as 0 in 16 bits: save it with black as 0")
-            if is_deep and picture.mode == "RGB":
-                return _read_deep_colour(file)
-            # Photographs keep their rotation in the metadata.
-            pixels: Pixels = np.asarray(ImageOps.exif_transpose(picture))
-            # Older Pillow widens the 16 bits of a grey PNG to 32.
-            is_widened = picture.format == "PNG" and pixels.dtype == np.int32
-    except InputError:
-        raise
-    except (OSError, ValueError, SyntaxError) as error:
-        raise InputError(f"{file} cannot be read ({error}): export it anew") from error
-    return pixels.astype(np.uint16 if is_widened else pixels.dtype.newbyteorder("="))
-
-
-def _check_picture(file: Path, mode: str, frames: int) -> None:
-    if frames > 1:
-        raise InputError(f"{file} holds {frames} frames: save one per file, or use an array file")
-    if mode not in ("L", "RGB", "I", "F") and not mode.startswith("I;16"):
-        raise InputError(f"{file} has colour mode {mode}: save it as grey or RGB without alpha")
-    with file.open("rb") as stream:
-        header = stream.read(26)
-    # Bit depth and colour type of a PNG; Pillow would keep 8 of the 16 bits.
-    if header.startswith(b"\x89PNG") and header[24] == 16 and header[25] != 0:
-        raise InputError(f"{file} is PNG colour of 16 bits: save it as TIFF to keep them")
-
-
-def _read_deep_colour(file: Path) -> Pixels:
-    import tifffile
-
-    # Pillow would keep 8 of the 16 bits.
-    pixels: Pixels = tifffile.imread(file)
-    return np.moveaxis(pixels, 0, -1) if pixels.shape[-1] != 3 else pixels

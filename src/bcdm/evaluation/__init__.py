@@ -10,8 +10,6 @@ from bcdm.evaluation.calibration import (
     count_samples_needed,
     coverage,
     crps,
-    ks_uniformity,
-    rank_uniformity,
     sbc_ranks,
     spread_skill,
     tarp,
@@ -20,6 +18,7 @@ from bcdm.evaluation.distance import frechet_distance, sliced_wasserstein, wasse
 from bcdm.evaluation.perceptual import LPIPS
 from bcdm.evaluation.proportion import wilson
 from bcdm.evaluation.quality import SSIMConvention, describe_ssim, nrmse, psnr, ssim
+from bcdm.evaluation.uniformity import ks_uniformity, rank_uniformity
 
 __all__ = [
     "LPIPS",

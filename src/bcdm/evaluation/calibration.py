@@ -26,8 +26,6 @@ __all__ = [
     "count_samples_needed",
     "coverage",
     "crps",
-    "ks_uniformity",
-    "rank_uniformity",
     "sbc_ranks",
     "spread_skill",
     "tarp",
@@ -215,54 +213,6 @@ def sbc_ranks(samples: Tensor, truth: Tensor, *, generator: Generator | None = N
         raise InputError("truth and samples tie: pass a generator to break ties at random")
     uniform = torch.rand(ties.shape, generator=generator, device=generator.device)
     return below + (uniform.to(ties.device) * (ties + 1)).long().minimum(ties)
-
-
-def rank_uniformity(ranks: Tensor, count: int, *, bins: int | None = None) -> float:
-    r"""Tests ranks for uniformity on $0 \dots S$: p-value of Pearson's chi-square (upper tail).
-
-    Ranks are pooled into bins; a bin's expectation is its exact share of the $S + 1$ ranks, so
-    the number of bins need not divide it.
-
-    Args:
-        ranks: Ranks of independent cases, integers, any shape.
-        count: $S$, the samples per case.
-        bins: Number of bins; by default as many as leave about 5 cases in each.
-    """
-    if ranks.numel() == 0 or int(ranks.min()) < 0 or int(ranks.max()) > count:
-        raise InputError(f"ranks must be non-empty and lie in 0..{count}, the number of samples")
-    bins = min(count + 1, max(2, ranks.numel() // 5)) if bins is None else bins
-    if not 2 <= bins <= count + 1:
-        raise InputError(f"bins must lie between 2 and {count + 1}, got {bins}")
-    bin_of_rank = torch.arange(count + 1) * bins // (count + 1)
-    share = torch.bincount(bin_of_rank, minlength=bins).double() / (count + 1)
-    observed = torch.bincount(bin_of_rank[ranks.flatten().long().cpu()], minlength=bins)
-    expected = share * ranks.numel()
-    statistic = ((observed - expected).square() / expected).sum()
-    half_dof = torch.tensor((bins - 1) / 2, dtype=torch.float64)
-    return float(torch.special.gammaincc(half_dof, statistic / 2))
-
-
-def ks_uniformity(values: Tensor) -> float:
-    r"""Tests values for uniformity on $[0, 1]$: two-sided p-value of Kolmogorov and Smirnov.
-
-    It is the limit law with Vrbik's correction for finite $n$, within 0.003 of the exact law from
-    ten values on. Use it on p-values and, with $u$ uniform, on smoothed ranks $(r + u) / (S + 1)$.
-
-    Args:
-        values: Independent values in [0, 1], any shape.
-    """
-    ordered = values.detach().flatten().double().cpu().sort().values
-    n = len(ordered)
-    if n == 0 or not bool(((ordered >= 0) & (ordered <= 1)).all()):
-        raise InputError("values must be non-empty and lie in [0, 1]: divide ranks by S + 1")
-    steps = torch.arange(n + 1, dtype=torch.float64) / n
-    statistic = float(torch.maximum(steps[1:] - ordered, ordered - steps[:-1]).max())
-    scaled = math.sqrt(n) * statistic
-    scaled += 1 / (6 * math.sqrt(n)) + (scaled - 1) / (4 * n)
-    if scaled < 0.2:  # the series stops converging, and its limit is 1 to eleven digits
-        return 1.0
-    terms = [(-1) ** k * math.exp(-2 * ((k + 1) * scaled) ** 2) for k in range(100)]
-    return min(1.0, max(0.0, 2 * sum(terms)))
 
 
 def tarp(
