@@ -21,6 +21,7 @@ from bcdm.construction import build_method, build_preparation, build_problems
 from bcdm.data import Preparation
 from bcdm.errors import InputError
 from bcdm.familiarity import Familiarity, UnfamiliarWarning
+from bcdm.files import write_text
 from bcdm.measurement import Measurement
 from bcdm.methods import Bayesian, BayesianDenoiser
 from bcdm.operators import LinearOperator, PixelMask
@@ -157,13 +158,8 @@ def write_facts(folder: Path, content: dict[str, Any]) -> None:
     """Writes config.json, and the card made from it."""
     from bcdm.card import format_card
 
-    for name, text in (
-        ("config.json", _format(content) + "\n"),
-        ("README.md", format_card(content)),
-    ):
-        partial = folder / f"{name}.partial"
-        partial.write_text(text)
-        os.replace(partial, folder / name)
+    write_text(folder / "config.json", _format(content) + "\n")
+    write_text(folder / "README.md", format_card(content))
 
 
 def _format(content: dict[str, Any]) -> str:

@@ -11,35 +11,8 @@ import pytest
 from bcdm.errors import InputError
 from bcdm.scans import LIMIT_BYTES, Results, isolation, read_provenance, read_scan, write_results
 from bcdm.scans.limits import library
-from bcdm.scans.output import replacing
 
 Makers = dict[str, Callable[..., Any]]
-
-
-def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
-    target = tmp_path / "a.npz"
-    target.write_text("old")
-
-    def write_half() -> None:
-        with replacing(target) as partial:
-            partial.write_text("half")
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        write_half()
-    assert target.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [target]
-
-
-def test_nothing_has_the_final_name_before_it_is_whole(tmp_path: Path) -> None:
-    target = tmp_path / "a.zarr"
-    for content in ("first", "second"):
-        with replacing(target) as partial:
-            partial.mkdir()
-            (partial / "part").write_text(content)
-            assert not target.exists() or (target / "part").read_text() == "first"
-    assert (target / "part").read_text() == "second"
-    assert list(tmp_path.iterdir()) == [target]
 
 
 def test_a_write_that_fails_is_one_line(

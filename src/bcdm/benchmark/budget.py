@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bcdm.errors import InputError
+from bcdm.files import write_text
 from bcdm.training import run as training
 
 __all__ = ["Budget", "read_budget", "train_for", "write_budget"]
@@ -37,8 +38,7 @@ def read_budget(path: Path, name: str) -> Budget | None:
 def write_budget(path: Path, name: str, budget: Budget) -> None:
     """Notes what a network was given, beside those of other networks."""
     known = json.loads(path.read_text()) if path.exists() else {}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _write(path, json.dumps(known | {name: vars(budget)}, indent=1, sort_keys=True) + "\n")
+    write_text(path, json.dumps(known | {name: vars(budget)}, indent=1, sort_keys=True) + "\n")
 
 
 def train_for(
@@ -80,9 +80,3 @@ def train_for(
     if not (folder / "model/config.json").exists():
         training.run(base, changes, data, folder, dry_run=False, report=report)
     return budget
-
-
-def _write(path: Path, content: str) -> None:
-    partial = path.with_suffix(".partial")
-    partial.write_text(content)
-    partial.replace(path)

@@ -24,6 +24,7 @@ from bcdm.checkpoint import Model, load
 from bcdm.config import load_config
 from bcdm.errors import InputError
 from bcdm.evaluation import LPIPS, crps
+from bcdm.files import replacing
 from bcdm.measurement import Measurement
 from bcdm.problems import OneProblem
 
@@ -350,9 +351,8 @@ def _store(path: Path, outcome: Outcome) -> None:
     arrays["case"] = np.array(json.dumps(outcome.case))
     if outcome.features is not None:
         arrays["features"] = outcome.features
-    partial = path.with_suffix(".partial.npz")
-    np.savez(partial, allow_pickle=False, **arrays)
-    partial.replace(path)
+    with replacing(path) as partial:
+        np.savez(partial, allow_pickle=False, **arrays)
 
 
 def _restore(path: Path) -> Outcome:

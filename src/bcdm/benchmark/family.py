@@ -1,6 +1,5 @@
 """A model of a family beside its rivals: every operator, every noise level, paired by image."""
 
-import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bcdm.benchmark import evaluate
+from bcdm.benchmark.kept import Numbers, keep_numbers
 from bcdm.benchmark.records import Column, Record
 from bcdm.benchmark.statistics import bootstrap
 from bcdm.checkpoint import load
@@ -90,7 +90,6 @@ class Comparison(BaseModel):
 
 _FRESH = 1 << 46
 SIGNS = (("PSNR, sample mean", 1), ("CRPS, samples", -1))  # of what is better
-Numbers = dict[str, np.ndarray]
 
 
 def load_comparison(path: Path) -> Comparison:
@@ -183,27 +182,21 @@ def _score(
     model = load(name)
     changes = {"operator": operator, "noise_std": noise, "data": data}
     options = evaluate.Options(**(vars(settings.options) | changes))
-    asked = json.dumps(vars(options) | {"data": None, "hashes": model.facts["hashes"]},
-                       sort_keys=True, default=str)  # fmt: skip
+    asked = vars(options) | {"data": None, "hashes": model.facts["hashes"]}
     stored = work / f"{model.config.name}-{operator or 'own'}-{noise}.npz".replace("/", "_")
-    if stored.exists():
-        with np.load(stored, allow_pickle=False) as file:
-            if str(file["asked"]) == asked:
-                names = [n for n in file.files if n not in ("asked", "subjects")]
-                return {n: file[n] for n in names}, [str(s) for s in file["subjects"]]
-    report(f"{name}: {operator or 'its own operator'}, noise_std {noise}")
-    scores, groups = evaluate.score(model, options)
-    numbers = {
-        f"{metric}, {estimate}": torch.cat(parts).numpy()
-        for (metric, estimate), parts in scores.rows.items()
-    }
-    subjects = groups or [str(k) for k in range(len(numbers["CRPS, samples"]))]
-    work.mkdir(parents=True, exist_ok=True)
-    partial_file = stored.with_suffix(".partial.npz")
-    arrays = numbers | {"asked": np.array(asked), "subjects": np.array(subjects)}
-    np.savez(partial_file, allow_pickle=False, **arrays)
-    partial_file.replace(stored)
-    return numbers, subjects
+
+    def find() -> Numbers:
+        report(f"{name}: {operator or 'its own operator'}, noise_std {noise}")
+        scores, groups = evaluate.score(model, options)
+        numbers = {
+            f"{metric}, {estimate}": torch.cat(parts).numpy()
+            for (metric, estimate), parts in scores.rows.items()
+        }
+        subjects = groups or [str(k) for k in range(len(numbers["CRPS, samples"]))]
+        return numbers | {"subjects": np.array(subjects)}
+
+    numbers = keep_numbers(stored, asked, find)
+    return numbers, [str(name) for name in numbers.pop("subjects")]
 
 
 def _list(

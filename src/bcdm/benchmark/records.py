@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bcdm.errors import InputError
+from bcdm.files import write_text
 
 __all__ = ["Column", "Record", "all_hold", "format_table", "make_page", "write_records"]
 
@@ -63,11 +64,8 @@ def all_hold(records: Iterable[Record]) -> bool:
 
 def write_records(path: Path, records: Sequence[Record]) -> None:
     """Writes a list of rows as JSON; the file is whole or not there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     rows = [asdict(record) for record in records]
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(rows, indent=1, allow_nan=False) + "\n")
-    partial.replace(path)
+    write_text(path, json.dumps(rows, indent=1, allow_nan=False) + "\n")
 
 
 class Column(NamedTuple):

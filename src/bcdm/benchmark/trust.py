@@ -1,6 +1,5 @@
 """The trust card on held-out data: false alarms, what it notices, and intervals that hold."""
 
-import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from bcdm.benchmark.defects import Case, list_cases
 from bcdm.benchmark.evaluate import Options, choose_images
+from bcdm.benchmark.kept import Numbers, keep_numbers
 from bcdm.benchmark.records import Record
 from bcdm.benchmark.statistics import bootstrap
 from bcdm.checkpoint import Model, load
@@ -31,8 +31,6 @@ __all__ = ["run"]
 BATCH = 10
 CALLS, SAMPLES = 20, 20
 UNIFORM, NOTICED, ALARMS, AWAY = "> 0.01", ">= 0.95", "<= 0.07", "<= 0.02"
-
-Numbers = dict[str, np.ndarray]
 
 
 def run(
@@ -107,20 +105,13 @@ def _keep(
     make: Callable[[], Numbers],
 ) -> Numbers:
     """What was found before under the same settings, or is found now."""
-    key = json.dumps(asked, sort_keys=True)
     short = "".join(letter if letter.isalnum() else "-" for letter in name)
-    stored = work / f"{model}-{short}.npz"
-    if stored.exists():
-        with np.load(stored, allow_pickle=False) as file:
-            if str(file["asked"]) == key:
-                return {n: file[n] for n in file.files if n != "asked"}
-    report(f"{model}: {name}")
-    found = make()
-    work.mkdir(parents=True, exist_ok=True)
-    partial_file = stored.with_suffix(".partial.npz")
-    np.savez(partial_file, allow_pickle=False, asked=np.array(key), **found)
-    partial_file.replace(stored)
-    return found
+
+    def find() -> Numbers:
+        report(f"{model}: {name}")
+        return make()
+
+    return keep_numbers(work / f"{model}-{short}.npz", asked, find)
 
 
 @torch.no_grad()

@@ -1,11 +1,8 @@
 """One scan on disk to results on disk: resumable, with a report and where it all comes from."""
 
 import json
-import os
-import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -18,6 +15,7 @@ from tqdm.auto import tqdm
 from bcdm.checkpoint import Model, save_operator
 from bcdm.diffusion import DPMSolver, posterior_mean, sample
 from bcdm.errors import InputError
+from bcdm.files import remove_partial, replacing, write_text
 from bcdm.reconstruction.calibration import Calibration
 from bcdm.reconstruction.features import Feature, weigh
 from bcdm.reconstruction.fitting import Fitted
@@ -115,9 +113,7 @@ def reconstruct_scan(
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{out} cannot be made: {error.strerror}; choose another -o") from None
-    for left in out.glob(".partial-*"):
-        # Of a run that was killed.
-        _remove(left)
+    remove_partial(out)
     store = _open_store(out / "samples.zarr", model, fitted, plan, provenance)
     posteriors, lasting = [], plan.batch
     with _Progress(count * plan.samples, say) as progress:
@@ -129,9 +125,9 @@ def reconstruct_scan(
     if card.light == "red" and not plan.force:
         _write_json(out / "run.json", provenance | {"trust": _to_plain(card)})
         raise RefusedError(f"{card.summary} No image was written; --force writes them all the same")
-    with _replacing(out / "measurement.npz") as partial, partial.open("wb") as file:
+    with replacing(out / "measurement.npz") as partial, partial.open("wb") as file:
         np.savez(file, y=y, noise_std=np.array(settings["noise_std"] * fitted.units.gain))
-    with _replacing(out / "operator.safetensors") as partial:
+    with replacing(out / "operator.safetensors") as partial:
         save_operator(fitted.operator, partial)
     weighed = weigh(features, [one.samples[:, 0] for one in posteriors], fitted.units.gain)
     results = _summarise(model, fitted, posteriors)
@@ -216,7 +212,7 @@ def _open_store(
         if store.attrs.get("id") == provenance["id"] and store.shape == shape:
             return store
         raise InputError(f"{path} holds samples of another run: choose another -o, or remove it")
-    with _replacing(path) as partial:
+    with replacing(path) as partial:
         store = zarr.create_array(
             partial, shape=shape, chunks=(1, 1, *model.shape), dtype="float32",
             attributes={"id": provenance["id"], "provenance": provenance, "done": {}},
@@ -260,22 +256,4 @@ def _to_plain(card: Trust) -> dict[str, Any]:
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
-    with _replacing(path) as partial:
-        partial.write_text(json.dumps(content, indent=1) + "\n")
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """A name beside the final one, which takes its place once it is whole."""
-    partial = path.with_name(f".partial-{os.getpid()}-{path.name}")
-    try:
-        yield partial
-        partial.replace(path)
-    finally:
-        _remove(partial)
-
-
-def _remove(partial: Path) -> None:
-    if partial.is_dir():
-        shutil.rmtree(partial)
-    partial.unlink(missing_ok=True)
+    write_text(path, json.dumps(content, indent=1) + "\n")

@@ -13,6 +13,7 @@ from torch import Tensor
 from bcdm.checkpoint import Model
 from bcdm.diffusion import DPMSolver, posterior_mean, sample
 from bcdm.errors import InputError
+from bcdm.files import replacing
 from bcdm.measurement import Measurement
 from bcdm.reconstruction.features import Support, find_support
 
@@ -99,11 +100,9 @@ class Posterior:
         low, high = self.interval(min(0.8, (len(self.samples) - 1) / (len(self.samples) + 1)))
         parts = {"mean": self.mean, "std": self.std, "low": low, "high": high,
                  "samples": self.samples}  # fmt: skip
-        partial = Path(path).with_name(f".partial-{Path(path).name}")
-        with partial.open("wb") as file:
-            arrays = {name: part.cpu().numpy() for name, part in parts.items()}
+        arrays = {name: part.cpu().numpy() for name, part in parts.items()}
+        with replacing(Path(path)) as partial, partial.open("wb") as file:
             np.savez(file, allow_pickle=False, **arrays)
-        partial.replace(path)
 
     def report(self, path: str | Path, *, truth: Tensor | None = None) -> None:
         """Writes the report: one HTML file with images, samples, uncertainty and trust card.

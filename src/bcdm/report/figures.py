@@ -1,6 +1,5 @@
 """The figure of one reconstruction for a paper: images on one scale, uncertainty on another."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcdm.errors import InputError
+from bcdm.files import replacing
 
 __all__ = ["draw_figure"]
 
@@ -58,10 +58,9 @@ def draw_figure(
                 axis.set_axis_off()
             _draw(part, axes, panels, scale, colours, unit)
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".partial-{os.getpid()}-{path.name}")
         dated = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
-        figure.savefig(partial, dpi=200, metadata=dated.get(path.suffix.lower()))
-        partial.replace(path)
+        with replacing(path) as partial:
+            figure.savefig(partial, dpi=200, metadata=dated.get(path.suffix.lower()))
 
 
 def _draw(

@@ -13,6 +13,7 @@ from pathlib import Path
 from string import Template
 
 from bcdm import __version__
+from bcdm.files import write_text
 from bcdm.report.content import Check, Curve, Judgement, Light, Report, Slice, Trust
 from bcdm.report.curves import draw_curve
 from bcdm.report.slices import dump_json, find_largest_deviation, render_slice
@@ -34,11 +35,7 @@ _WORDS: dict[Judgement, str] = {
 
 def write_report(path: Path | str, report: Report) -> None:
     """Writes the report; the file is whole or not there."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(render_report(report), encoding="utf-8")
-    partial.replace(path)
+    write_text(Path(path), render_report(report))
 
 
 def render_report(report: Report) -> str:

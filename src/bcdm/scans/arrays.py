@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bcdm.scans.layout import arrange, choose_key, choose_kind, kept_dtype, shape_mask
 from bcdm.scans.limits import LIMIT_HEADER, check_size, library, read_exactly, refusal
-from bcdm.scans.output import place, replacing
+from bcdm.scans.output import place, writing
 from bcdm.scans.scan import Results, Scan
 
 __all__ = ["read_mask_array", "read_npy", "read_npz", "read_provenance", "write"]
@@ -66,7 +66,7 @@ def read_mask_array(path: Path) -> NDArray[Any]:
 def write(folder: Path, scan: Scan, results: Results, provenance: str) -> list[Path]:
     """Writes one .npz file with mean, std, low, high, level and provenance."""
     target = place(folder, scan, "_results.npz")
-    with replacing(target) as partial, library(target, "written"):
+    with writing(target) as partial:
         arrays = dict(results.items())
         np.savez(partial, level=results.level, provenance=provenance, **arrays)  # type: ignore[arg-type]
     return [target]

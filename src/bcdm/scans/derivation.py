@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bcdm.scans.dicom import Frame, list_frames
 from bcdm.scans.limits import library
-from bcdm.scans.output import place, replacing
+from bcdm.scans.output import place, writing
 from bcdm.scans.packing import unpack
 from bcdm.scans.scan import Results, Scan
 
@@ -57,7 +57,7 @@ def write(folder: Path, scan: Scan, results: Results, provenance: str) -> list[P
     for _, values in results.items():
         seed.update(np.ascontiguousarray(values).tobytes())
     target = place(folder, scan, "_mean")
-    with replacing(target) as partial, library(target, "written"):
+    with writing(target) as partial:
         partial.mkdir()
         start = 0
         for index, (head, placed) in enumerate(zip(heads, frames, strict=True)):
@@ -66,7 +66,7 @@ def write(folder: Path, scan: Scan, results: Results, provenance: str) -> list[P
             derived.save_as(partial / f"{index + 1:05d}.dcm", enforce_file_format=True)
             start += len(placed)
     sidecar = place(folder, scan, "_results.json")
-    with replacing(sidecar) as partial, library(sidecar, "written"):
+    with writing(sidecar) as partial:
         partial.write_text(provenance + "\n")
     paths = [target, sidecar]
     flat = [frame for each in frames for frame in each]
@@ -74,7 +74,7 @@ def write(folder: Path, scan: Scan, results: Results, provenance: str) -> list[P
         if name == "mean":
             continue
         target = place(folder, scan, f"_{name}.dcm")
-        with replacing(target) as partial, library(target, "written"):
+        with writing(target) as partial:
             mapped = _map(heads, flat, name, values[:, 0], seed.digest(), provenance)
             mapped.save_as(partial)
         paths.append(target)

@@ -10,7 +10,7 @@ from bcdm.scans import hdf5
 from bcdm.scans.layout import arrange, choose_kind, kept_dtype, shape_mask
 from bcdm.scans.limits import library, refusal
 from bcdm.scans.mrdheader import parse_header
-from bcdm.scans.output import replacing
+from bcdm.scans.output import writing
 from bcdm.scans.scan import Results, Scan
 
 __all__ = ["FORMAT", "read", "write"]
@@ -77,7 +77,7 @@ def write(folder: Path, scan: Scan, results: Results, provenance: str) -> list[P
     target = folder / scan.path.name
     if target.resolve() == scan.path.resolve():
         raise refusal(target, "is the input itself: choose another folder")
-    with replacing(target) as partial, library(target, "written"):
+    with writing(target) as partial:
         import h5py
 
         with h5py.File(partial, "w") as file:

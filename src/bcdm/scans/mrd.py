@@ -10,7 +10,7 @@ from bcdm.scans import hdf5
 from bcdm.scans.layout import COMPLEX
 from bcdm.scans.limits import check_size, library, refusal
 from bcdm.scans.mrdheader import MRDHeader, parse_header
-from bcdm.scans.output import place, replacing
+from bcdm.scans.output import place, writing
 from bcdm.scans.packing import pack, unpack
 from bcdm.scans.scan import Results, Scan
 
@@ -214,7 +214,7 @@ def write(folder: Path, scan: Scan, results: Results, provenance: str) -> list[P
     xml, *heads = unpack(scan.header)
     rows, columns = scan.size
     y, x, z = scan.facts.get("spacing in mm", (0.0, 0.0, 0.0))
-    with replacing(target) as partial, library(target, "written"):
+    with writing(target) as partial:
         import h5py
         import ismrmrd
 

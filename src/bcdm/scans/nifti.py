@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bcdm.scans.layout import FLOAT
 from bcdm.scans.limits import LIMIT_HEADER, check_size, library, read_exactly, refusal
-from bcdm.scans.output import place, replacing
+from bcdm.scans.output import place, writing
 from bcdm.scans.scan import Results, Scan
 
 __all__ = ["FORMAT", "find_header", "read", "read_provenance", "write"]
@@ -125,7 +125,7 @@ def write(folder: Path, scan: Scan, results: Results, provenance: str) -> list[P
     for name, values in results.items():
         target = place(folder, scan, f"_{name}.nii.gz")
         image = _make_image(scan, values, name, provenance)
-        with replacing(target) as partial, library(target, "written"):
+        with writing(target) as partial:
             image.to_filename(partial)
         sidecar = place(folder, scan, f"_{name}.json")
         content = {
@@ -134,7 +134,7 @@ def write(folder: Path, scan: Scan, results: Results, provenance: str) -> list[P
             "IntervalLevel": results.level,
             **json.loads(provenance),
         }
-        with replacing(sidecar) as partial, library(sidecar, "written"):
+        with writing(sidecar) as partial:
             partial.write_text(json.dumps(content, indent=2) + "\n")
         paths += [target, sidecar]
     return paths

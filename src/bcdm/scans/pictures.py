@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bcdm.scans.layout import FLOAT
 from bcdm.scans.limits import check_size, library, refusal
-from bcdm.scans.output import place, replacing
+from bcdm.scans.output import place, writing
 from bcdm.scans.scan import Results, Scan
 
 __all__ = ["read_png", "read_png_note", "read_tiff", "read_tiff_note", "write_png", "write_tiff"]
@@ -167,7 +167,7 @@ def write_png(folder: Path, scan: Scan, results: Results, provenance: str) -> li
     bits = scan.facts["bits"]
     rounded = np.clip(np.rint(results.mean[0]), 0, 2**bits - 1)
     pixels = np.moveaxis(rounded, 0, -1).astype({1: bool, 8: np.uint8, 16: np.uint16}[bits])
-    with replacing(target) as partial, library(target, "written"):
+    with writing(target) as partial:
         from PIL import Image, PngImagePlugin
 
         note = PngImagePlugin.PngInfo()
@@ -192,7 +192,7 @@ def _write_maps(
         target = place(folder, scan, f"_{name}.tif")
         is_grey = values.shape[1] == 1
         pages = values[:, 0] if is_grey else np.moveaxis(values, 1, -1)
-        with replacing(target) as partial, library(target, "written"):
+        with writing(target) as partial:
             import tifffile
 
             tifffile.imwrite(

@@ -16,7 +16,7 @@ from bcdm.scans.limits import (
     library,
     refusal,
 )
-from bcdm.scans.output import place, replacing
+from bcdm.scans.output import place, writing
 from bcdm.scans.scan import Results, Scan
 
 __all__ = ["FORMAT", "read", "read_provenance", "write"]
@@ -114,7 +114,7 @@ def _read_array(
 def write(folder: Path, scan: Scan, results: Results, provenance: str) -> list[Path]:
     """Writes a group with the arrays mean, std, low and high."""
     target = place(folder, scan, "_results.zarr")
-    with replacing(target) as partial, library(target, "written"):
+    with writing(target) as partial:
         import zarr
 
         group = zarr.open_group(partial, mode="w", zarr_format=3)

@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bcdm.files import write_text
+
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
@@ -33,9 +35,7 @@ class Log:
         if self._path.exists():
             rows = self._path.read_text().splitlines()
             kept = [row for row in rows if row.endswith("}") and json.loads(row)["step"] <= start]
-            partial = self._path.with_suffix(".partial")
-            partial.write_text("".join(row + "\n" for row in kept))
-            partial.replace(self._path)
+            write_text(self._path, "".join(row + "\n" for row in kept))
         self._board = _open_board(folder, start)
 
     def write(self, step: int, values: dict[str, Any]) -> None:

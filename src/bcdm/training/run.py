@@ -16,6 +16,7 @@ from bcdm.config import RunConfig, load_config, resolve_data_path
 from bcdm.construction import build_method, build_problems
 from bcdm.data import ImageSource, assign_splits, open_images, select_split
 from bcdm.errors import InputError
+from bcdm.files import write_text
 from bcdm.networks import UnrolledNetwork
 from bcdm.problems import OneProblem
 from bcdm.training.cost import count_cost
@@ -183,6 +184,4 @@ def _store_settings(config: RunConfig, folder: Path) -> None:
         raise InputError(
             f"{folder} holds a run with other settings: choose another --out, or remove it"
         )
-    partial = stored.with_suffix(".partial")
-    partial.write_text(text)
-    partial.replace(stored)
+    write_text(stored, text)

@@ -1,0 +1,55 @@
+"""Never a half-written file under a final name."""
+
+from pathlib import Path
+
+import pytest
+
+from bcdm.errors import InputError
+from bcdm.files import remove_partial, replacing, write_text
+
+
+def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
+    target = tmp_path / "a.npz"
+    target.write_text("old")
+
+    def write_half() -> None:
+        with replacing(target) as partial:
+            partial.write_text("half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write_half()
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_nothing_has_the_final_name_before_it_is_whole(tmp_path: Path) -> None:
+    target = tmp_path / "a.zarr"
+    for content in ("first", "second"):
+        with replacing(target) as partial:
+            partial.mkdir()
+            (partial / "part").write_text(content)
+            assert not target.exists() or (target / "part").read_text() == "first"
+    assert (target / "part").read_text() == "second"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_file_does_not_replace_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    with pytest.raises(InputError, match="a is a folder: remove it"):
+        write_text(tmp_path / "a", "text")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_text_makes_its_folder(tmp_path: Path) -> None:
+    write_text(tmp_path / "new" / "a.txt", "β")
+    assert (tmp_path / "new" / "a.txt").read_text(encoding="utf-8") == "β"
+
+
+def test_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:
+    (tmp_path / ".partial-1-a.zarr").mkdir()
+    (tmp_path / ".partial-1-a.zarr" / "part").touch()
+    (tmp_path / ".partial-2-b.npz").touch()
+    (tmp_path / "kept").touch()
+    remove_partial(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
