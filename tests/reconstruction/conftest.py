@@ -54,7 +54,7 @@ def scanner(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def coarse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    operator = {"kind": "block_mean", "factor": [2, 2], "scaling": "mean"}
+    operator = {"kind": "block_mean", "factor": [2, 2]}
     return make_model(tmp_path_factory.mktemp("models") / "coarse", operator)
 
 

@@ -10,7 +10,7 @@ import torch
 from bcdm.checkpoint import load
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
-from bcdm.operators import FourierMask, PixelMask
+from bcdm.operators import BlockMean, FourierMask, PixelMask
 from bcdm.reconstruction.calibration import Calibration
 from bcdm.reconstruction.files import Plan, reconstruct_scan
 from bcdm.reconstruction.fitting import UnfitError, choose_units, fit_scan
@@ -100,6 +100,21 @@ def test_pictures_keep_the_range_of_their_number_type(
 ) -> None:
     fitted = fit_scan(make_image_scan(images, 100, format, stored), load(masked), noise_std=3)
     assert fitted.units.gain == pytest.approx(2 / white)
+
+
+def test_a_picture_is_as_bright_as_its_scene_whatever_the_scaling(
+    coarse: Path, images: torch.Tensor
+) -> None:
+    """Coarse pictures hold plain means; the paper's operator divides sums by a root instead."""
+    model = load(coarse)
+    means = BlockMean((2, 2), "mean").forward(255 * (images + 1) / 2)
+    facts = {"stored type": "uint8"}
+    scan = Scan(Path("scan"), "PNG", "image", means.numpy(), None, None, (8, 8), facts)
+    fitted = fit_scan(scan, model, noise_std=3)
+    for number, image in enumerate(images):
+        measured = fitted.measure(number)
+        torch.testing.assert_close(measured.y, model.operator.forward(image[None]))
+        assert measured.std.item() == pytest.approx(2 * 3 * 2 / 255)
 
 
 def test_images_in_the_units_of_training_stay_in_them(masked: Path, images: torch.Tensor) -> None:

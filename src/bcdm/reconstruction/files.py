@@ -126,7 +126,7 @@ def reconstruct_scan(
         _write_json(out / "run.json", provenance | {"trust": _to_plain(card)})
         raise RefusedError(f"{card.summary} No image was written; --force writes them all the same")
     with replacing(out / "measurement.npz") as partial, partial.open("wb") as file:
-        np.savez(file, y=y, noise_std=np.array(settings["noise_std"] * fitted.units.gain))
+        np.savez(file, y=y, noise_std=np.array(fitted.noise_std))
     with replacing(out / "operator.safetensors") as partial:
         save_operator(fitted.operator, partial)
     weighed = weigh(features, [one.samples[:, 0] for one in posteriors], fitted.units.gain)

@@ -76,19 +76,28 @@ class Fitted:
         operator: What it was measured with.
         noise: Its noise level in the file's units.
         units: From the file's numbers to the model's.
+        white: What the operator makes of a white image, in units of the file's white. A stored
+            picture is as bright as its scene, whatever the operator's scaling.
     """
 
     scan: Scan
     operator: LinearOperator
     noise: NoiseEstimate
     units: Units
+    white: float = 1.0
+
+    @property
+    def noise_std(self) -> float:
+        """The noise level of its measurements."""
+        return self.units.gain * self.white * self.noise.std
 
     def measure(self, number: int) -> Measurement:
         """One slice as a measurement in the model's units."""
         y = torch.from_numpy(np.ascontiguousarray(self.scan.data[number]))[None]
         blank = torch.ones(self.operator.image_shape(tuple(y.shape[1:])))[None]
-        shifted = self.units.gain * y + self.units.offset * self.operator.forward(blank)
-        return Measurement(shifted, self.operator, self.units.gain * self.noise.std)
+        gain = self.units.gain * self.white
+        shifted = gain * y + self.units.offset * self.operator.forward(blank)
+        return Measurement(shifted, self.operator, self.noise_std)
 
 
 def estimate_noise(scan: Scan) -> NoiseEstimate:
@@ -129,8 +138,11 @@ def fit_scan(
         noise = estimate_noise(scan)
     else:
         noise = NoiseEstimate(noise_std, 0.0, "stated", 0)
-    back = _project_back(scan, operator)
-    return Fitted(scan, operator, noise, choose_units(scan, model, back, noise.std))
+    units = choose_units(scan, model, _project_back(scan, operator), noise.std)
+    white = 1.0
+    if scan.kind == "image" and _find_range(scan) is not None:
+        white = float(operator.forward(torch.ones(1, *model.shape)).max())
+    return Fitted(scan, operator, noise, units, white)
 
 
 def check_operator(operator: LinearOperator, model: Model) -> None:
