@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bcdm.diffusion import sample as sample
     from bcdm.measurement import Measurement as Measurement
     from bcdm.reconstruction import reconstruct as reconstruct
+    from bcdm.training.run import train as train
 
 __version__ = "0.1.0"
 
@@ -29,6 +30,7 @@ _HOME = {
     "posterior_mean": "bcdm.diffusion",
     "reconstruct": "bcdm.reconstruction",
     "sample": "bcdm.diffusion",
+    "train": "bcdm.training.run",
 }
 
 __all__ = [*_HOME, "__version__"]  # noqa: PLE0604

@@ -17,7 +17,12 @@ from torch import nn
 
 from bcdm import __version__, operators
 from bcdm.config import RunConfig, parse_config
-from bcdm.construction import build_method, build_preparation, build_problems
+from bcdm.construction import (
+    build_method,
+    build_preparation,
+    build_problems,
+    describe_operator,
+)
 from bcdm.data import Preparation
 from bcdm.errors import InputError
 from bcdm.familiarity import Familiarity, UnfamiliarWarning
@@ -25,7 +30,7 @@ from bcdm.files import write_text
 from bcdm.measurement import Measurement
 from bcdm.methods import Bayesian, BayesianDenoiser
 from bcdm.operators import LinearOperator, PixelMask
-from bcdm.problems import OneProblem
+from bcdm.problems import DrawnProblems
 
 __all__ = [
     "Model",
@@ -59,7 +64,8 @@ class Model:
     Attributes:
         method: The learned posterior.
         config: The settings of its training.
-        trained_operator: What its training measured with; None if that was a family.
+        trained_operator: What its training measured with; None if that was a family, or Python code
+            that was not given to `load`.
         preparation: How images become the network's, and back.
         shape: Image shape (C, H, W) of its training.
         facts: What is known of it: data, hashes, metrics.
@@ -75,9 +81,13 @@ class Model:
     @property
     def operator(self) -> LinearOperator:
         """The only operator it was trained for."""
-        if self.trained_operator is None:
+        if self.trained_operator is not None:
+            return self.trained_operator
+        if self.config.operator.kind == "family":
             raise InputError(f"{self.config.name} serves a family of operators: give your own")
-        return self.trained_operator
+        raise InputError(
+            f"{self.config.name} was trained with an operator made of Python code: give it to load"
+        )
 
     @property
     def noise_std(self) -> float:
@@ -89,9 +99,10 @@ class Model:
     @cached_property
     def familiarity(self) -> Familiarity | None:
         """Judges whether measurements are of the trained family; None for a single operator."""
-        problems = build_problems(self.config, (self.shape[-2], self.shape[-1]))
-        if isinstance(problems, OneProblem):
+        if self.config.operator.kind != "family":
             return None
+        problems = build_problems(self.config, (self.shape[-2], self.shape[-1]))
+        assert isinstance(problems, DrawnProblems)
         return Familiarity(problems, self.config.parameterisation.prior_std)
 
     @property
@@ -127,7 +138,7 @@ def save_model(
 ) -> None:
     """Writes a model folder: config.json, model.safetensors, README.md, operator.safetensors.
 
-    The last is left out where there is no single operator.
+    The last is left out where there is no single operator, or it is made of Python code.
     """
     folder.mkdir(parents=True, exist_ok=True)
     half = config.training.weights == "float16"
@@ -138,7 +149,7 @@ def save_model(
     }
     save_file(weights, str(folder / "model.safetensors"))
     names = ["model.safetensors"]
-    if operator is not None:
+    if operator is not None and type(operator).__name__ in _OPERATORS:
         save_operator(operator, folder / "operator.safetensors")
         names.append("operator.safetensors")
     hashes = {name: _hash(folder / name) for name in names}
@@ -168,10 +179,14 @@ def _format(content: dict[str, Any]) -> str:
     return re.sub(r"\[\s+([-+\d.eE,\s]+?)\s+\]", lambda m: f"[{' '.join(m[1].split())}]", text)
 
 
-def load(name_or_path: str | Path) -> Model:
+def load(name_or_path: str | Path, operator: LinearOperator | None = None) -> Model:
     """Loads a model by folder, or by the name of one that is shipped.
 
     Strict: files that are changed, incomplete or of a newer version are refused.
+
+    Args:
+        name_or_path: Which model.
+        operator: That of its training, if it is made of Python code and could not be stored.
     """
     folder = find_model(name_or_path)
     content = read_facts(folder)
@@ -197,10 +212,14 @@ def load(name_or_path: str | Path) -> Model:
         line = " ".join(str(error).split())[:200]
         raise InputError(f"{folder} was made for another network: {line}") from None
     method.network.eval().requires_grad_(False)
+    if operator is not None and describe_operator(operator, shape) != config.operator:
+        raise InputError(f"{config.name} was not trained with this operator")
+    if "operator.safetensors" in hashes:
+        operator = load_operator(folder / "operator.safetensors")
     return Model(
         method,
         config,
-        load_operator(path) if (path := folder / "operator.safetensors").name in hashes else None,
+        operator,
         build_preparation(config.data),
         shape,
         facts | {"hashes": hashes, "name": config.name},

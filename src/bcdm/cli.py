@@ -160,9 +160,16 @@ def noise(model: str, path: Path | None, **given: Any) -> None:
 @click.option("--data", type=click.Path(path_type=Path), help="Data folder; default BCDM_DATA.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Default runs/NAME.")
 @click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Change a setting.")
+@click.option("--operator", type=click.Path(path_type=Path), metavar="FILE",
+              help="A stored operator, instead of what CONFIG says.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Print plan, parameters, memory and ETA only.")
 def train(
-    config: Path, data: Path | None, out: Path | None, overrides: tuple[str, ...], dry_run: bool
+    config: Path,
+    data: Path | None,
+    out: Path | None,
+    overrides: tuple[str, ...],
+    operator: Path | None,
+    dry_run: bool,
 ) -> None:
     """Train a model from one YAML file; the same command goes on after any interruption.
 
@@ -172,9 +179,11 @@ def train(
 
     With several processes: torchrun --nproc-per-node 2 -m bcdm train CONFIG.
     """
+    from bcdm.checkpoint import load_operator
     from bcdm.training import run
 
-    run.run(config, overrides, data, out, dry_run=dry_run, report=_say)
+    given = load_operator(operator) if operator is not None else None
+    run.run(config, overrides, data, out, dry_run=dry_run, report=_say, operator=given)
 
 
 @benchmark.command()

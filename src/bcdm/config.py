@@ -151,6 +151,17 @@ class FamilyConfig(_Model):
     )
 
 
+class CustomConfig(_Model):
+    """An operator that was given as an object or a file, and what tells it from others."""
+
+    kind: Literal["custom"]
+    name: str
+    measured: tuple[int, ...]
+    """The shape of a measurement."""
+    size: float
+    """Of a measurement of fixed noise, to four digits."""
+
+
 SingleOperatorConfig = (
     FourierMaskConfig
     | PixelMaskConfig
@@ -159,7 +170,9 @@ SingleOperatorConfig = (
     | IdentityConfig
     | NothingConfig
 )
-OperatorConfig = Annotated[SingleOperatorConfig | FamilyConfig, Field(discriminator="kind")]
+OperatorConfig = Annotated[
+    SingleOperatorConfig | FamilyConfig | CustomConfig, Field(discriminator="kind")
+]
 
 
 class NetworkConfig(_Model):

@@ -27,6 +27,7 @@ __all__ = [
     "build_preparation",
     "build_problems",
     "build_schedule",
+    "describe_operator",
 ]
 
 
@@ -42,8 +43,10 @@ def build_preparation(config: settings.DataConfig) -> Preparation:
     )
 
 
-def build_problems(config: settings.RunConfig, size: tuple[int, int]) -> OneProblem | DrawnProblems:
-    """What a run measures images of `size` with."""
+def build_problems(
+    config: settings.RunConfig, size: tuple[int, int], operator: LinearOperator | None = None
+) -> OneProblem | DrawnProblems:
+    """What a run measures images of `size` with: its settings say it, or an operator is given."""
     std = config.noise_std
     if isinstance(config.operator, settings.FamilyConfig):
         members = tuple(build_family(member) for member in config.operator.members)
@@ -51,7 +54,24 @@ def build_problems(config: settings.RunConfig, size: tuple[int, int]) -> OneProb
         return DrawnProblems(members, size, bounds, config.training.seed)
     if isinstance(std, tuple):
         raise InputError("a range of noise_std needs an operator of kind family")
-    return OneProblem(build_operator(config.operator, size), std)
+    if operator is None:
+        if isinstance(config.operator, settings.CustomConfig):
+            raise InputError(f"{config.name} was trained with an operator of its own: give it")
+        operator = build_operator(config.operator, size)
+    return OneProblem(operator, std)
+
+
+def describe_operator(operator: LinearOperator, shape: tuple[int, ...]) -> settings.CustomConfig:
+    """What tells an operator for images of `shape` from others, give or take rounding."""
+    probe = torch.randn(1, *shape, generator=torch.Generator().manual_seed(0))
+    try:
+        measured = operator.forward(probe)
+    except (RuntimeError, IndexError) as error:
+        line = " ".join(str(error).split())[:200]
+        raise InputError(f"the operator does not take images {tuple(shape)}: {line}") from None
+    size = float(f"{float(measured.abs().square().sum().sqrt()):.4g}")
+    name, sides = type(operator).__name__, tuple(measured.shape[1:])
+    return settings.CustomConfig(kind="custom", name=name, measured=sides, size=size)
 
 
 def build_family(config: settings.FamilyMemberConfig) -> families.Family:

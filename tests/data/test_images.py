@@ -221,7 +221,7 @@ def test_stored_labels(tmp_path: Path, suffix: str, subject_key: str) -> None:
 
 def test_floats_need_a_stated_range(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.linspace(-1, 1, 32).reshape(2, 4, 4))
-    with pytest.raises(InputError, match="state value_range"):
+    with pytest.raises(InputError, match=r"state data\.source_range"):
         open_images(tmp_path / "a.npy")
     source = open_images(tmp_path / "a.npy", value_range=(-1, 1))
     assert source.value_range == (-1.0, 1.0)

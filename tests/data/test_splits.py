@@ -112,7 +112,7 @@ def test_subjects_decide_without_stored_labels() -> None:
 
 
 def test_items_without_subject_are_not_split_by_guess() -> None:
-    with pytest.raises(InputError, match="pass subjects"):
+    with pytest.raises(InputError, match="name no subjects and no split"):
         assign_splits(Numbers(None, None), FRACTIONS, 0)
     with pytest.raises(ShapeError, match="one per item"):
         assign_splits(Numbers(None, None), FRACTIONS, 0, ["a"])

@@ -236,9 +236,9 @@ def _train(
 
 
 def _find_twin(task: Task, name: str) -> str:
-    """The first network of the same settings but for the seed: it takes as long."""
+    """The first network of the same settings but for seed and start: a step takes as long."""
     plain = {
-        other: [change for change in changes if not change.startswith(_SEED)]
+        other: [change for change in changes if not change.startswith((_SEED, _START))]
         for other, changes in task.networks.items()
     }
     return next(other for other, changes in plain.items() if changes == plain[name])

@@ -289,7 +289,7 @@ def _choose_range(dtype: np.dtype[Any], stated: Range | None, name: str) -> Rang
     if dtype.kind == "u" and dtype.itemsize <= 2:
         return 0.0, float(np.iinfo(dtype).max)
     # A guess would silently change the meaning of every noise level.
-    raise InputError(f"{name} holds {dtype}, which has no range of its own: state value_range")
+    raise InputError(f"{name} holds {dtype}, which has no range: state data.source_range")
 
 
 def _find_layout(shape: tuple[int, ...], name: str) -> Layout:

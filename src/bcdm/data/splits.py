@@ -66,7 +66,10 @@ def assign_splits(
         return tuple(source.split_labels)
     if subjects is None:
         # Slices of one volume are not independent: splitting items would leak.
-        raise InputError("the source names no subjects and no split: pass subjects, one per item")
+        raise InputError(
+            "the images name no subjects and no split: store them as .npz or HDF5 with an array "
+            '"subject" or "split", one entry an image'
+        )
     return split_by_subject(subjects, fractions, seed)
 
 

@@ -20,8 +20,7 @@ from bcdm.diffusion import posterior_mean
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.noise import estimate_from_image, estimate_from_k_space
-from bcdm.operators import FourierMask, LinearOperator, PixelMask, Root
-from bcdm.problems import OneProblem
+from bcdm.operators import FourierMask, PixelMask, Root
 from bcdm.reconstruction.posterior import Posterior, reconstruct
 from bcdm.reconstruction.scores import (
     Typicality,
@@ -258,11 +257,10 @@ def simulate(model: Model, images: Tensor, numbers: Sequence[int], seed: int) ->
 
     Of one image only, if the model serves many operators.
     """
-    problems = build_problems(model.config, (model.shape[-2], model.shape[-1]))
-    if isinstance(problems, OneProblem):
-        operator: LinearOperator = problems.operator
-        std = torch.tensor([problems.noise_std])
+    if model.config.operator.kind != "family":
+        operator, std = model.operator, torch.tensor([model.noise_std])
     else:
+        problems = build_problems(model.config, (model.shape[-2], model.shape[-1]))
         # Far from what training drew.
         drawn, std = problems.draw([(1 << 40) + number for number in numbers])
         assert isinstance(drawn, Root)

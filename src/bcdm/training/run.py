@@ -11,18 +11,19 @@ import torch
 import yaml
 from torch import nn
 
-from bcdm.checkpoint import save_model
+from bcdm.checkpoint import Model, load, save_model
 from bcdm.config import RunConfig, load_config, resolve_data_path
 from bcdm.construction import build_method, build_problems
 from bcdm.data import ImageSource, assign_splits, open_images, select_split
 from bcdm.errors import InputError
 from bcdm.files import write_text
 from bcdm.networks import UnrolledNetwork
+from bcdm.operators import LinearOperator
 from bcdm.problems import OneProblem
 from bcdm.training.cost import count_cost
 from bcdm.training.train import Trainer, open_processes
 
-__all__ = ["plan", "plan_without_data", "run", "time_step"]
+__all__ = ["plan", "plan_without_data", "run", "time_step", "train"]
 
 # Operations a second that a GPU is assumed to sustain in plans made without one.
 _ASSUMED_SPEED = 1e13
@@ -36,8 +37,12 @@ def run(
     *,
     dry_run: bool,
     report: Callable[[str], None],
+    operator: LinearOperator | None = None,
 ) -> Path:
-    """Trains, or goes on training, and writes the model; returns the model's folder."""
+    """Trains, or goes on training, and writes the model; returns the model's folder.
+
+    An operator that is given takes the place of the one that the settings describe.
+    """
     config = load_config(path, overrides)
     folder = out or Path("runs") / config.name
     if dry_run and config.data.count is not None and not _has_data(config, data):
@@ -45,7 +50,7 @@ def run(
         return folder
     images, validation = _open_data(config, data)
     with open_processes() as processes:
-        trainer = Trainer(config, images, validation, folder, processes)
+        trainer = Trainer(config, images, validation, folder, processes, operator)
         if dry_run:
             report(plan(trainer))
             return folder
@@ -56,10 +61,38 @@ def run(
         if processes.rank == 0 and (trained or not (folder / "model/config.json").exists()):
             problems, network = trainer.problems, trainer.state.average.module
             facts = {"training_images": len(images), "parameters": count_parameters(network)}
-            operator = problems.operator if isinstance(problems, OneProblem) else None
-            save_model(folder / "model", config, network, operator, trainer.shape, facts)
+            single = problems.operator if isinstance(problems, OneProblem) else None
+            save_model(folder / "model", config, network, single, trainer.shape, facts)
             report(f"wrote {folder / 'model'}")
+        processes.wait()
     return folder / "model"
+
+
+def train(
+    path: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    operator: LinearOperator | None = None,
+    data: str | Path | None = None,
+    out: str | Path | None = None,
+    report: Callable[[str], None] = print,
+) -> Model:
+    """Trains a model from a file of settings, with an operator of your own.
+
+    The same call goes on after any interruption; with several processes, run the script by
+    torchrun.
+
+    Args:
+        path: The file, such as experiments/faces/inpaint64.yaml.
+        overrides: Changes to it, such as "data.path=/my/pictures".
+        operator: Any linear operator for the prepared images; left out: that of the file.
+        data: The data folder; BCDM_DATA when left out.
+        out: Where the run is kept; runs/NAME when left out.
+        report: Hears of progress.
+    """
+    folders = [Path(folder) if folder is not None else None for folder in (data, out)]
+    model = run(Path(path), overrides, *folders, dry_run=False, report=report, operator=operator)
+    return load(model, operator)
 
 
 def count_parameters(network: nn.Module) -> int:

@@ -15,9 +15,15 @@ from torch.nn.parallel import DistributedDataParallel
 
 from bcdm.checkpoint import load
 from bcdm.config import RunConfig
-from bcdm.construction import build_method, build_preparation, build_problems
+from bcdm.construction import (
+    build_method,
+    build_preparation,
+    build_problems,
+    describe_operator,
+)
 from bcdm.data import Augmentation, ImageBatches, ImageSource
 from bcdm.errors import InputError
+from bcdm.operators import LinearOperator
 from bcdm.training.logs import Log
 from bcdm.training.objective import LevelSampling, Objective
 from bcdm.training.state import Checkpoints, TrainingState
@@ -33,6 +39,11 @@ class Processes:
     rank: int = 0
     world: int = 1
     device: torch.device = torch.device("cpu")  # noqa: RUF009
+
+    def wait(self) -> None:
+        """Goes on when all are here."""
+        if self.world > 1:
+            dist.barrier()
 
 
 @contextlib.contextmanager
@@ -63,6 +74,7 @@ class Trainer:
         validation: Validation images; none for no validation.
         folder: Where checkpoints and logs go.
         processes: Who takes part.
+        operator: What images are measured with, instead of what the settings say.
     """
 
     def __init__(
@@ -72,19 +84,23 @@ class Trainer:
         validation: ImageSource | None,
         folder: Path,
         processes: Processes,
+        operator: LinearOperator | None = None,
     ) -> None:
         if config.data.source_range is None:
             data = config.data.model_copy(update={"source_range": tuple(images.value_range)})
             config = config.model_copy(update={"data": data})
-        self.config, self.folder, self.processes = config, folder, processes
-        self.images, self.validation = images, validation
         self.preparation = build_preparation(config.data)
         self.shape = shape = tuple(self.preparation(images[0]).shape)
+        if operator is not None:
+            described = describe_operator(operator, shape)
+            config = config.model_copy(update={"operator": described})
+        self.config, self.folder, self.processes = config, folder, processes
+        self.images, self.validation = images, validation
         method = build_method(config, shape)
         if config.training.start_from is not None:
             copy_weights(load(config.training.start_from).method.network, method.network)
         method.network.to(processes.device)
-        problems = build_problems(config, (shape[-2], shape[-1]))
+        problems = build_problems(config, (shape[-2], shape[-1]), operator)
         self.problems = problems.to(processes.device)
         levels = LevelSampling(method.schedule, **config.training.levels.model_dump())
         seed = config.training.seed
@@ -214,8 +230,7 @@ class Trainer:
                               self.config.data.value_range)  # fmt: skip
             log.write(self.state.step, values)
             log.say(self.state.step, f"validation: one-call PSNR {values['psnr']:.2f} dB")
-        if self.processes.world > 1:
-            dist.barrier()
+        self.processes.wait()
 
 
 def copy_weights(source: nn.Module, target: nn.Module) -> None:
