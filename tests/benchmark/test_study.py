@@ -55,7 +55,7 @@ def folder(tmp_path: Path) -> Path:
         "extends": "common.yaml",
         "base": "base.yaml",
         "set": ["parameterisation.probes=true"],
-        "networks": {"dual": [*DUAL, "training.start_from=network:plain"]},
+        "networks": {"dual": [*DUAL, "training.start_from=network:plain", "minutes=0.003"]},
         "operator": "{kind: centre_box, box: [4, 4]}",
     }
     for name, content in (("base", base), ("common", common), ("study", study)):
@@ -84,6 +84,10 @@ def test_networks_are_trained_and_compared_alike(folder: Path) -> None:
     assert all(case["images"] == 3 for case in judged.values())
     for name in ("curves.png", "panel.png"):
         assert (folder / "out" / name).stat().st_size > 1000
+    budgets = json.loads((folder / "out/budgets.json").read_text())
+    assert {name: given["minutes"] for name, given in budgets.items()} == {
+        "plain": 0.002, "dual": 0.003,
+    }  # fmt: skip
     # Nothing is done twice.
     weights = sorted((folder / "work/networks").glob("*/model/model.safetensors"))
     assert len(weights) == 2

@@ -44,7 +44,7 @@ __all__ = [
 
 COVERED = (0.5, 0.8)
 SHOWN = 3  # images that figures may show
-_START, _SEED = "training.start_from=network:", "training.seed="
+_START, _SEED, _MINUTES = "training.start_from=network:", "training.seed=", "minutes="
 BUDGETS = "budgets.json"  # what each network was given: the same steps everywhere
 
 
@@ -58,7 +58,8 @@ class Task(BaseModel):
         minutes: Training time of each network on one thread.
         set: Changes to the base that all networks share.
         networks: Changes of each network, by name; those that a method uses are trained.
-            "training.start_from=network:NAME" starts one from another.
+            "training.start_from=network:NAME" starts one from another; "minutes=N" gives it
+            another training time.
         operator: What test images are measured with, if that is not what was trained for.
         noise_std: The same for the noise.
         methods: What is compared, by the name in the tables.
@@ -217,9 +218,10 @@ def _train(
     task: Task, name: str, data: Path | None, out: Path, work: Path, report: Callable[[str], None]
 ) -> tuple[Path, Model]:
     """A network by its settings, and its folder: tasks that need the same one share it."""
-    changes = [*task.set, *task.networks[name]]
+    changes = [c for c in (*task.set, *task.networks[name]) if not c.startswith(_MINUTES)]
+    minutes = _choose_minutes(task, name)
     settings = load_config(task.base, changes).model_dump(mode="json")
-    content: list[object] = [settings, task.minutes]
+    content: list[object] = [settings, minutes]
     for number, change in enumerate(changes):
         if change.startswith(_START):
             other, start = _train(task, change.removeprefix(_START), data, out, work, report)
@@ -227,12 +229,23 @@ def _train(
             changes[number] = f"training.start_from={other / 'model'}"
     folder = work / "networks" / f"{settings['name']}-{_hash(content)}"
     given = read_budget(out / BUDGETS, name) or read_budget(out / BUDGETS, _find_twin(task, name))
-    budget = train_for(task.minutes, task.base, changes, data, folder, report, given)
+    budget = train_for(minutes, task.base, changes, data, folder, report, given)
     write_budget(out / BUDGETS, name, budget)
     logs = out / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(folder / "log.jsonl", logs / f"{name}.jsonl")
     return folder, load(folder / "model")
+
+
+def _choose_minutes(task: Task, name: str) -> float:
+    """The training time of a network: its own, or that of all."""
+    for change in task.networks[name]:
+        if change.startswith(_MINUTES):
+            try:
+                return float(change.removeprefix(_MINUTES))
+            except ValueError:
+                raise InputError(f"network {name!r}: {change} is no time") from None
+    return task.minutes
 
 
 def _find_twin(task: Task, name: str) -> str:
