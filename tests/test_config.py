@@ -49,8 +49,9 @@ def test_committed_comparisons_are_valid(path: Path) -> None:
 @pytest.mark.parametrize("path", TASKS, ids=lambda p: f"{p.parent.name} {p.stem}")
 def test_committed_tasks_are_valid(path: Path) -> None:
     task = load_task(path)
-    for changes in task.networks.values():
-        config = load_config(task.base, [*task.set, *changes])
+    for name in task.networks:
+        assert task.find_minutes(name) > 0
+        config = load_config(task.base, task.list_changes(name))
         build_method(config, (config.data.channels or 1, 64, 64))
     for method in task.methods.values():
         assert method.network is None or method.network in task.networks

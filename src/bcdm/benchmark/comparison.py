@@ -96,6 +96,20 @@ class Task(BaseModel):
     seed: int = 0
     lpips: Path | None = None
 
+    def list_changes(self, name: str) -> list[str]:
+        """Changes to the base that make a network's settings."""
+        return [c for c in (*self.set, *self.networks[name]) if not c.startswith(_MINUTES)]
+
+    def find_minutes(self, name: str) -> float:
+        """The training time of a network: its own, or that of all."""
+        for change in self.networks[name]:
+            if change.startswith(_MINUTES):
+                try:
+                    return float(change.removeprefix(_MINUTES))
+                except ValueError:
+                    raise InputError(f"network {name!r}: {change} is no time") from None
+        return self.minutes
+
 
 @dataclass(frozen=True)
 class Tested:
@@ -164,8 +178,12 @@ def scale_down(task: Task) -> Task:
         name: method.model_copy(update={"calls": min(method.calls, 3), "few": False})
         for name, method in task.methods.items()
     }
-    small = {"minutes": 0.02, "set": (*task.set, *tiny), "methods": methods, "samples": 3,
-             "images": 3, "few_images": 3, "tune_images": 2, "tune_samples": 2,
+    networks = {
+        name: tuple(change for change in changes if not change.startswith(_MINUTES))
+        for name, changes in task.networks.items()
+    }
+    small = {"minutes": 0.02, "set": (*task.set, *tiny), "networks": networks, "methods": methods,
+             "samples": 3, "images": 3, "few_images": 3, "tune_images": 2, "tune_samples": 2,
              "batch": 4}  # fmt: skip
     return task.model_copy(update=small)
 
@@ -218,8 +236,7 @@ def _train(
     task: Task, name: str, data: Path | None, out: Path, work: Path, report: Callable[[str], None]
 ) -> tuple[Path, Model]:
     """A network by its settings, and its folder: tasks that need the same one share it."""
-    changes = [c for c in (*task.set, *task.networks[name]) if not c.startswith(_MINUTES)]
-    minutes = _choose_minutes(task, name)
+    changes, minutes = task.list_changes(name), task.find_minutes(name)
     settings = load_config(task.base, changes).model_dump(mode="json")
     content: list[object] = [settings, minutes]
     for number, change in enumerate(changes):
@@ -235,17 +252,6 @@ def _train(
     logs.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(folder / "log.jsonl", logs / f"{name}.jsonl")
     return folder, load(folder / "model")
-
-
-def _choose_minutes(task: Task, name: str) -> float:
-    """The training time of a network: its own, or that of all."""
-    for change in task.networks[name]:
-        if change.startswith(_MINUTES):
-            try:
-                return float(change.removeprefix(_MINUTES))
-            except ValueError:
-                raise InputError(f"network {name!r}: {change} is no time") from None
-    return task.minutes
 
 
 def _find_twin(task: Task, name: str) -> str:
