@@ -45,6 +45,7 @@ class ContenderConfig(BaseModel):
         weight: Of guidance or regularisation; several are tuned on the validation split.
         churn: Of DPM-Solver++; several are tuned alike. None: the paper's ancestral steps.
         calls: Network calls per sample; 0 for estimates without samples.
+        iterations: Of MMPS in each call, a product with the network's Jacobian each.
         clip: Whether the network's means are clipped to the range of images, as is usual for
             networks that predict noise.
         few: Whether it is scored on the task's smaller number of images.
@@ -57,6 +58,7 @@ class ContenderConfig(BaseModel):
     weight: tuple[float, ...] = (1.0,)
     churn: tuple[float | None, ...] = (1.0,)
     calls: int = Field(default=0, ge=0)
+    iterations: int = Field(default=5, ge=1)
     clip: bool = False
     few: bool = False
 
@@ -95,6 +97,8 @@ class Contender:
         case: dict[str, object] = {"calls": self.config.calls if self.draws_samples else 0}
         if self.config.kind == "mean":
             case["calls"] = 1
+        if self.config.kind == "mmps":
+            case["iterations a call"] = self.config.iterations
         if self.config.kind in (*_GUIDED, "total_variation"):
             case["weight"] = self.weight
         if self.config.kind == "bridge":
@@ -159,7 +163,7 @@ class Contender:
         if kind == "ddrm":
             return _Unconditional(prior)
         if kind == "mmps":
-            return MMPS(prior)
+            return MMPS(prior, self.config.iterations)
         if kind == "denoising":
             return Denoising(prior)
         return _GUIDED[kind](prior, weight=self.weight)
