@@ -3,14 +3,17 @@
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 import bcdm
+from bcdm.checkpoint import list_models
 from bcdm.config import resolve_data_path
 from bcdm.data import assign_splits, open_images, select_split
 from bcdm.evaluation import coverage, psnr
+from bcdm.reconstruction.calibration import Calibration, measure, simulate
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = ["ixi64-mri8x", "faces64-inpaint"]
@@ -53,6 +56,31 @@ def read_images(name: str, count: int) -> tuple[bcdm.Measurement, Tensor]:
 
 
 NEEDS_DATA = pytest.mark.skipif("BCDM_DATA" not in os.environ, reason="BCDM_DATA is not set")
+
+
+@pytest.mark.data
+@NEEDS_DATA
+@pytest.mark.parametrize("name", list_models())
+@torch.no_grad()
+def test_calibrations_are_of_the_code_that_reads_them(name: str) -> None:
+    """Scores of right measurements lie in the middle of the stored ones."""
+    model = bcdm.load(name)
+    calibration = Calibration.of(model)
+    assert calibration is not None
+    data = model.config.data
+    source = open_images(resolve_data_path(data.path, None), data.key, data.source_range)
+    images = select_split(source, assign_splits(source), "val")
+    tails: dict[str, list[float]] = {}
+    for k in range(24):
+        x = model.preparation(images[len(images) // 24 * k])[None]
+        measurement = simulate(model, x, [5000 + k], seed=7)
+        mean = bcdm.posterior_mean(model.method.condition(measurement))
+        (scores,) = measure(model, measurement, calibration.looks, mean)
+        for score, tail in calibration.find_tails(scores).items():
+            tails.setdefault(score, []).append(tail)
+    # The median of 24 uniform numbers is in (.2, .8) with a probability of .999.
+    middle = {score: float(np.median(found)) for score, found in tails.items()}
+    assert all(0.2 < value < 0.8 for value in middle.values()), middle
 
 
 @pytest.mark.data
