@@ -113,6 +113,17 @@ def paper(task: str, smoke: bool, **given: Any) -> None:
 
 
 @benchmark.command()
+@click.argument("folder", default="experiments/paper",
+                type=click.Path(path_type=Path, file_okay=False, exists=True))  # fmt: skip
+def claims(folder: Path) -> None:
+    """Judge the paper's claims by the records of its tasks, and write the page about them."""
+    from bcdm.benchmark import claims as bench
+
+    bench.fill_page(folder)
+    _say(f"wrote {folder / 'README.md'}")
+
+
+@benchmark.command()
 @click.argument("comparison", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @click.option("--data", type=click.Path(path_type=Path), help="Data folder; default BCDM_DATA.")
 @_work_option("runs/families")

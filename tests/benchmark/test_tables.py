@@ -2,17 +2,26 @@
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import wilcoxon
 
 from bcdm.benchmark.comparison import Outcome
-from bcdm.benchmark.tables import compare_pairs, make_markdown
+from bcdm.benchmark.tables import (
+    SHARED,
+    compare_pairs,
+    make_markdown,
+    make_records,
+    measure_frechet,
+)
+from bcdm.evaluation import frechet_distance
 
 METRIC = "PSNR, average"
 
 
-def outcome(values: np.ndarray) -> Outcome:
+def outcome(values: np.ndarray, features: np.ndarray | None = None) -> Outcome:
     blank = np.zeros((1, 1, 2, 2))
-    return Outcome({"calls": 1, "images": len(values)}, {METRIC: values}, (blank, blank), None, 1.0)
+    case = {"calls": 1, "images": len(values)}
+    return Outcome(case, {METRIC: values}, (blank, blank), features, 1.0)
 
 
 def test_copies_of_a_subject_add_no_significance() -> None:
@@ -41,3 +50,29 @@ def test_few_images_meet_the_same_images() -> None:
     means = [[v[names == name].mean() for name in np.unique(names)] for v in (theirs, mine[chosen])]
     found = compare_pairs(outcome(theirs), outcome(mine), METRIC, subjects)
     assert found == pytest.approx(wilcoxon(*means).pvalue)
+
+
+def test_frechet_distances_are_of_the_same_images() -> None:
+    """The same images give the same distance, whether or not others were scored as well."""
+    rng = np.random.default_rng(0)
+    truth, features = rng.normal(size=(12, 3)), rng.normal(size=(12, 3))
+    chosen = np.linspace(0, 11, 6).round().astype(int)
+    all_of_them = outcome(np.zeros(12), features)
+    few_of_them = outcome(np.zeros(6), features[chosen])
+    found = measure_frechet({"all": all_of_them, "few": few_of_them}, truth)
+    expected = frechet_distance(torch.from_numpy(features[chosen]), torch.from_numpy(truth))
+    assert found == {"all": pytest.approx(float(expected)), "few": pytest.approx(float(expected))}
+
+
+def test_records_hold_the_mean_over_shared_images() -> None:
+    few, many = np.arange(4.0), np.arange(10.0)
+    outcomes = {
+        name: Outcome({"calls": 1}, {METRIC: values, "CRPS, samples": values,
+                                     "coverage 80%, all pixels": values}, (few, few), None, 1.0)
+        for name, values in (("few", few), ("ours", many))
+    }  # fmt: skip
+    records = make_records("task", outcomes, {}, "ours", subjects=[str(k) for k in range(10)],
+                           beaten=(), guided=(), seed=0, command="")  # fmt: skip
+    cases = {r.case["method"]: r.case for r in records if r.name == METRIC}
+    assert SHARED not in cases["few"]
+    assert cases["ours"][SHARED] == pytest.approx(np.mean([0, 3, 6, 9]))

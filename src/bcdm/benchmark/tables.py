@@ -15,6 +15,7 @@ __all__ = ["make_latex", "make_markdown", "make_records"]
 
 SIGNIFICANT = 0.025  # the paper's mark
 FRECHET = "Frechet distance"
+SHARED = "mean over the images of all methods"
 # Metric and estimate, heading, digits, factor, whether larger is better.
 ROWS = (
     ("PSNR, average", "PSNR, average of samples (dB)", 2, 1, True),
@@ -33,14 +34,19 @@ ROWS = (
 def measure_frechet(
     outcomes: Mapping[str, Outcome], reference: np.ndarray | None
 ) -> dict[str, float]:
-    """Of each method's single samples to the test images, on named features."""
+    """Of each method's single samples to the test images, on named features.
+
+    The distance grows as images get fewer, so every method is judged on those that all have.
+    """
     if reference is None:
         return {}
     truth = torch.from_numpy(reference).double()
+    found = {name: o.features for name, o in outcomes.items() if o.features is not None}
+    few = min(map(len, found.values()))
+    chosen = {name: features[choose_evenly(len(features), few)] for name, features in found.items()}
     return {
-        name: float(frechet_distance(torch.from_numpy(outcome.features).double(), truth))
-        for name, outcome in outcomes.items()
-        if outcome.features is not None
+        name: float(frechet_distance(torch.from_numpy(features).double(), truth))
+        for name, features in chosen.items()
     }
 
 
@@ -59,6 +65,7 @@ def make_records(
     """Every number with its standard deviation over images and its distance to ours."""
     record = partial(Record, seed=seed, command=command)
     records = []
+    few = min(len(outcome.scores["PSNR, average"]) for outcome in outcomes.values())
     for name, outcome in outcomes.items():
         base = {"task": task, "method": name} | outcome.case
         for metric, values in outcome.scores.items():
@@ -69,11 +76,13 @@ def make_records(
             )
             if (p := compare_pairs(outcome, outcomes[ours], metric, subjects)) is not None:
                 case["p against ours"] = p
+            if len(values) > few:
+                case[SHARED] = float(values[choose_evenly(len(values), few)].mean())
             groups = [subjects[k] for k in choose_evenly(len(subjects), len(values))]
             interval = bootstrap(values, groups=groups)
             records.append(record(metric, case, float(values.mean()), "", interval))
         if name in frechet:
-            case = base | {"features": "AlexNet conv5, channel means"}
+            case = base | {"features": "AlexNet conv5, channel means", "images": few}
             records.append(record(FRECHET, case, frechet[name]))
         records.append(record("seconds per sample", base, outcome.seconds, "s"))
     return records + _require(task, outcomes, ours, subjects, beaten, guided, record)

@@ -1,0 +1,108 @@
+"""Numbers on the pages about the paper's tasks are those of the records."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from bcdm.benchmark.claims import JUDGES, fill_page, make_sections
+from bcdm.cli import cli
+from bcdm.errors import InputError
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "experiments/paper"
+TASKS = ("mri", "deblur", "sr", "inpaint")
+NAMES = {  # what the README calls a method
+    "total variation": "TV",
+    "dual input, EDM preconditioning": "DI",
+    "BCDM as in the paper, 4 passes a call": "BCDM (paper)",
+    "**BCDM, our default, 1 pass a call**": "BCDM",
+}
+CELL = re.compile(r"\*{0,2}([\d.]+)\*{0,2}; \*{0,2}([\d.]+)\*{0,2}(?: \((.+)\))?")
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The page, the paper's numbers and our records, to be changed."""
+    for path in FOLDER.rglob("*"):
+        if path.name in ("README.md", "published.yaml", "results.json"):
+            target = tmp_path / path.relative_to(FOLDER)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+    return tmp_path
+
+
+def change_record(folder: Path, task: str, method: str, name: str, value: float) -> None:
+    path = folder / task / "results.json"
+    records = json.loads(path.read_text())
+    for record in records:
+        if (record["case"].get("method"), record["name"]) == (method, name):
+            record["value"] = value
+            record["case"] = {"method": method}
+    path.write_text(json.dumps(records))
+
+
+def find_claim(folder: Path, number: int) -> str:
+    rows = make_sections(folder)["claims"].splitlines()
+    return next(row for row in rows if row.startswith(f"| {number} |")).split("|")[5].strip()
+
+
+def test_the_page_is_what_the_command_writes(copy: Path) -> None:
+    assert CliRunner().invoke(cli, ["benchmark", "claims", str(copy)]).exit_code == 0
+    assert (copy / "README.md").read_text() == (FOLDER / "README.md").read_text()
+
+
+@pytest.mark.parametrize(("better", "verdict"), [(60.0, "**fails**"), (1.0, "**holds**")])
+def test_a_claim_follows_the_records(copy: Path, better: float, verdict: str) -> None:
+    """The highest PSNR for MRI, with one rival made better or all made worse."""
+    for record in json.loads((copy / "mri/results.json").read_text()):
+        method = record["case"].get("method")
+        if record["name"] == "PSNR, average" and method not in (None, "BCDM (paper)", "BCDM"):
+            change_record(copy, "mri", method, "PSNR, average", 1.0)
+    change_record(copy, "mri", "DPS", "PSNR, average", better)
+    assert find_claim(copy, 1).startswith(verdict)
+
+
+def test_comparisons_are_over_images_that_all_have(copy: Path) -> None:
+    path = copy / "deblur/results.json"
+    records = json.loads(path.read_text())
+    for record in records:
+        if (record["case"].get("method"), record["name"]) == ("DI", "SSIM, average"):
+            record["case"]["mean over the images of all methods"] = 0.999
+    path.write_text(json.dumps(records))
+    assert find_claim(copy, 7).startswith("**holds**: DI 99.9,")
+
+
+def test_every_judge_is_used() -> None:
+    assert set(re.findall(r"judge: (\w+)", (FOLDER / "published.yaml").read_text())) == set(JUDGES)
+
+
+def test_a_page_without_a_place_is_left_alone(copy: Path) -> None:
+    page = copy / "README.md"
+    page.write_text("# Nothing here\n")
+    with pytest.raises(InputError, match="has no place for results"):
+        fill_page(copy)
+    assert page.read_text() == "# Nothing here\n"
+
+
+def test_quality_in_the_readme_is_that_of_the_records() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    start = next(k for k, line in enumerate(lines) if line.startswith("| | MRI 8x")) + 2
+    end = next(k for k in range(start, len(lines)) if not lines[k].startswith("|"))
+    found = {
+        (task, record["case"].get("method"), record["name"]): record["value"]
+        for task in TASKS
+        for record in json.loads((FOLDER / task / "results.json").read_text())
+    }
+    for line in lines[start:end]:
+        name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        for task, cell in zip(TASKS, cells, strict=True):
+            shown = CELL.fullmatch(cell)
+            assert shown is not None, cell
+            method = shown[3] or NAMES.get(name, name)
+            psnr = found[task, method, "PSNR, average"]
+            crps = 1000 * found[task, method, "CRPS, samples"]
+            assert (shown[1], shown[2]) == (f"{psnr:.2f}", f"{crps:.0f}"), (name, task)
