@@ -109,9 +109,19 @@ def _require(
         interval = bootstrap(gain, groups=groups)
         return record(what, case, float(gain.mean()), "", interval, required)
 
+    few_images = min(len(values) for o in outcomes.values() for values in o.scores.values())
+
+    def share(metric: str) -> dict[str, float]:
+        # Means over the images that all methods were scored on.
+        return {
+            name: float(values[choose_evenly(len(values), few_images)].mean())
+            for name, outcome in outcomes.items()
+            if (values := outcome.scores.get(metric)) is not None
+        }
+
     def find_best(metric: str, sign: int) -> str:
-        having = [n for n, o in outcomes.items() if n != ours and metric in o.scores]
-        return max(having, key=lambda name: sign * float(outcomes[name].scores[metric].mean()))
+        found = share(metric)
+        return max((n for n in found if n != ours), key=lambda name: sign * found[name])
 
     crps, average, one_call = "CRPS, samples", "PSNR, average", "PSNR, one call"
     rows = []
@@ -124,11 +134,7 @@ def _require(
     best = find_best(average, 1)
     rows.append(judge("averaged PSNR behind the best other (dB)", best, average, -1, "<= 0.1"))
     covered = "coverage 80%, all pixels"
-    away = {
-        name: abs(float(outcome.scores[covered].mean()) - 0.8)
-        for name, outcome in outcomes.items()
-        if covered in outcome.scores
-    }
+    away = {name: abs(value - 0.8) for name, value in share(covered).items()}
     best = min((name for name in away if name != ours), key=lambda name: away[name])
     behind = away[ours] - away[best]
     rows.append(record("coverage's distance behind the best other", {"task": task, "other": best},

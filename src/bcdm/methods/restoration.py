@@ -96,11 +96,12 @@ class DiffPIR:
 
     Args:
         prior: An unconditional denoiser.
-        weight: $\lambda$.
+        weight: $\lambda$, for $\sigma_0$ in the units of the images. The published code states
+            $\sigma_0$ for images on [0, 1] but works on [-1, 1]: its 7 is 7 / 4 here.
     """
 
     prior: Denoiser
-    weight: float = 7.0
+    weight: float = 1.75
 
     def __post_init__(self) -> None:
         if self.weight <= 0:

@@ -102,7 +102,8 @@ class Trainer:
         method.network.to(processes.device)
         problems = build_problems(config, (shape[-2], shape[-1]), operator)
         self.problems = problems.to(processes.device)
-        levels = LevelSampling(method.schedule, **config.training.levels.model_dump())
+        drawn = config.training.levels.model_dump()
+        levels = LevelSampling(method.schedule, **drawn, split=config.network.split_time)
         seed = config.training.seed
         self.objective = Objective(method, self.problems, levels, seed)
         optimizer = torch.optim.Adam(
