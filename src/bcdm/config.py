@@ -194,11 +194,6 @@ class NetworkConfig(_Model):
     experts_below_t: int | None = None
     """Two experts split at this step of 1000 (the paper: 50); one network when left out."""
 
-    @property
-    def split_time(self) -> float | None:
-        """Where one expert ends and the other begins, of a time from 0 to 1."""
-        return None if self.experts_below_t is None else self.experts_below_t / 1000
-
 
 class ParameterisationConfig(_Model):
     """What the network sees and gives; see methods/bayesian.py."""

@@ -127,11 +127,11 @@ def build_method(config: settings.RunConfig, shape: tuple[int, ...]) -> Bayesian
         image_size=shape[-1],
         **plain,
     )
-    seed, split = config.training.seed, network.split_time
+    seed, split = config.training.seed, network.experts_below_t
     core: torch.nn.Module = NCSNpp(backbone, seed=seed)
     if split is not None:
         # Each sample goes through one expert in all iterations.
-        edge = schedule.log_snr(torch.tensor([split], dtype=torch.float64))
+        edge = schedule.log_snr(torch.tensor([split / 1000], dtype=torch.float64))
         core = Experts([core, NCSNpp(backbone, seed=seed + 1)], [float(edge)])
     whole = UnrolledNetwork(core, network.iterations, network.checkpointing, recall)
     return Bayesian(whole, schedule, parameterisation)

@@ -227,17 +227,6 @@ def test_levels_uniform_in_time() -> None:
     assert float((counts / counts.mean() - 1).abs().max()) < 0.02
 
 
-def test_levels_are_shared_between_experts() -> None:
-    """Half of the samples to each, uniform in time within its own part."""
-    schedule = VP()
-    sampling = LevelSampling(schedule, end=0.0, uniform_time=True, split=0.05)
-    times = schedule.time(sampling.draw(0, torch.arange(4000)).log_snr)
-    assert float((times < 0.05).double().mean()) == pytest.approx(0.5, abs=0.002)
-    counts = torch.histc(times[times >= 0.05], 10, 0.05, 1.0)
-    assert float((counts / counts.mean() - 1).abs().max()) < 0.02
-    assert float(times[times < 0.05].median()) == pytest.approx(0.025, abs=0.001)
-
-
 def test_joint_input_holds_the_statistic_and_its_parts() -> None:
     x = normal(2, 3, 6, 8, seed=0).double()
     mask = torch.rand(6, 8, generator=torch.Generator().manual_seed(1)) < 0.5

@@ -29,8 +29,6 @@ class LevelSampling:
         std: Of the normal law.
         end: The fraction of samples at the noise end, where one call gives the posterior mean.
         uniform_time: Uniform over the schedule's time, as in the paper, instead of the normal law.
-        split: A time at which another network takes over: with `uniform_time` there are as many
-            samples below it as above, so that neither is trained less.
     """
 
     schedule: Schedule
@@ -38,7 +36,6 @@ class LevelSampling:
     std: float = 4.0
     end: float = 0.1
     uniform_time: bool = False
-    split: float | None = None
 
     def draw(self, seed: int, counters: Tensor) -> NoiseLevel:
         """Levels of the samples with these counters, (B,) float64.
@@ -55,8 +52,6 @@ class LevelSampling:
     def _spread(self, u: Tensor) -> Tensor:
         """From uniform numbers to log-SNR."""
         if self.uniform_time:
-            if (edge := self.split) is not None:
-                u = torch.where(u < 0.5, 2 * u * edge, edge + (2 * u - 1) * (1 - edge))
             return self.schedule.log_snr(u.clamp_min(1e-9))
         edges = torch.tensor(self.schedule.log_snr_range, dtype=torch.float64)
         bottom, top = torch.special.ndtr((edges - self.mean) / self.std)

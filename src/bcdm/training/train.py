@@ -102,8 +102,7 @@ class Trainer:
         method.network.to(processes.device)
         problems = build_problems(config, (shape[-2], shape[-1]), operator)
         self.problems = problems.to(processes.device)
-        drawn = config.training.levels.model_dump()
-        levels = LevelSampling(method.schedule, **drawn, split=config.network.split_time)
+        levels = LevelSampling(method.schedule, **config.training.levels.model_dump())
         seed = config.training.seed
         self.objective = Objective(method, self.problems, levels, seed)
         optimizer = torch.optim.Adam(
