@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bcdm.errors import InputError
-from bcdm.files import remove_partial, replacing, write_text
+from bcdm.files import remove_partial, replacing, write_arrays, write_text
 
 
 def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
@@ -53,3 +54,15 @@ def test_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:
     (tmp_path / "kept").touch()
     remove_partial(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+def test_arrays_are_the_same_bits_at_any_time(tmp_path: Path, monkeypatch) -> None:
+    arrays = {"a": np.arange(6.0).reshape(2, 3), "text": "words", "one": 0.5}
+    write_arrays(tmp_path / "first.npz", arrays)
+    monkeypatch.setattr("time.time", lambda: 2e9)
+    write_arrays(tmp_path / "second.npz", arrays)
+    first, second = (tmp_path / name for name in ("first.npz", "second.npz"))
+    assert first.read_bytes() == second.read_bytes()
+    with np.load(first, allow_pickle=False) as file:
+        assert np.array_equal(file["a"], arrays["a"])
+        assert (str(file["text"]), float(file["one"])) == ("words", 0.5)

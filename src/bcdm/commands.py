@@ -93,7 +93,7 @@ def _for_each(inputs: tuple[Path, ...], run: Callable[[Path], None]) -> None:
     for path in inputs:
         try:
             run(path)
-        except InputError as error:
+        except (InputError, OSError) as error:
             failed += 1
             _say(f"error: {path}: {error}")
     if failed:
@@ -116,12 +116,14 @@ def _reconstruct_one(
 ) -> None:
     from bcdm.reconstruction.features import parse_feature
     from bcdm.reconstruction.files import reconstruct_scan
-    from bcdm.reconstruction.fitting import fit_scan
+    from bcdm.reconstruction.fitting import find_unfamiliar, fit_scan
     from bcdm.reconstruction.reporting import describe_scan, make_report
     from bcdm.reconstruction.simulation import simulate_scan
     from bcdm.report.html import write_report
     from bcdm.scans import read_scan
 
+    if simulate and mask is not None:
+        raise InputError("--simulate measures clean images itself: give --operator, not --mask")
     scan = read_scan(path, mask, key)
     chosen = None if operator is None else _choose_operator(operator, model)
     truth = None
@@ -135,8 +137,10 @@ def _reconstruct_one(
     facts = describe_scan(fitted)
     for name, value in facts:
         _say(f"{name:12} {value}")
-    count, size = len(fitted.scan.data), (model.shape[-2], model.shape[-1])
-    regions = [parse_feature(text, count, size) for text in features]
+    if unfamiliar := find_unfamiliar(fitted, model):
+        _say(f"{'family':12} outside that of {model.config.name}: {unfamiliar}")
+    count = len(fitted.scan.data)
+    regions = [parse_feature(text, count, fitted.scan.size) for text in features]
     if dry_run:
         calls = count * (1 + plan.samples * plan.calls)
         _say(f"{'plan':12} {count} slices x {plan.samples} samples: {calls} network calls")
@@ -186,7 +190,7 @@ def inspect(inputs: tuple[Path, ...], mask: Path | None, key: str | None) -> Non
 
 def _describe(scan: "Scan") -> list[tuple[str, str]]:
     from bcdm.checkpoint import list_models, load
-    from bcdm.reconstruction.fitting import UnfitError, estimate_noise, fit_scan
+    from bcdm.reconstruction.fitting import UnfitError, estimate_noise, find_unfamiliar, fit_scan
 
     slices, channels, rows, columns = scan.data.shape
     kind = "coils" if scan.kind == "k-space" else "channels"
@@ -207,8 +211,10 @@ def _describe(scan: "Scan") -> list[tuple[str, str]]:
     lines += [(name, str(value)) for name, value in scan.facts.items()]
     for name in list_models():
         try:
-            fit_scan(scan, load(name))
-            lines.append(("model", f"{name} fits"))
+            model = load(name)
+            unfamiliar = find_unfamiliar(fit_scan(scan, model), model)
+            fits = f"does not fit: {unfamiliar}" if unfamiliar else "fits"
+            lines.append(("model", f"{name} {fits}"))
         except (UnfitError, InputError) as error:
             lines.append(("model", f"{name} does not fit: {error}"))
     return lines
@@ -216,7 +222,8 @@ def _describe(scan: "Scan") -> list[tuple[str, str]]:
 
 @click.command()
 @click.argument("result", type=click.Path(path_type=Path, exists=True))
-@click.option("--input", "source", type=click.Path(path_type=Path), help="To check it as well.")
+@click.option("--input", "source", type=click.Path(path_type=Path, exists=True),
+              help="To check it as well.")  # fmt: skip
 @click.option("--model", help="Where the model is, if it is not one of the shipped.")
 def verify(result: Path, source: Path | None, model: str | None) -> None:
     """Check a result against its provenance, and draw its first sample again.
@@ -262,9 +269,10 @@ def feature(out: Path, boxes: tuple[str, ...], as_json: bool) -> None:
 @click.argument("model")
 @click.option("--data", type=click.Path(path_type=Path), help="Data folder; default BCDM_DATA.")
 @click.option("--limit", type=int, help="At most this many validation images.")
-@click.option("--samples", default=20, show_default=True)
-@click.option("--calls", default=20, show_default=True)
-@click.option("--intervals", default=60, show_default=True, help="Images for interval widths.")
+@click.option("--samples", default=20, show_default=True, type=click.IntRange(min=9))
+@click.option("--calls", default=20, show_default=True, type=click.IntRange(min=1))
+@click.option("--intervals", default=60, show_default=True, type=click.IntRange(min=1),
+              help="Images for interval widths.")  # fmt: skip
 @click.option("--keep-intervals", is_flag=True, help="Keep the widths that are stored.")
 @click.option("--precision", type=click.Choice(["float32", "bfloat16"]), default="float32")
 @click.option("--seed", default=0, show_default=True)

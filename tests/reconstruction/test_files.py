@@ -13,7 +13,7 @@ from PIL import Image
 from bcdm.checkpoint import load
 from bcdm.cli import cli, main
 from bcdm.operators import FourierMask
-from bcdm.scans import read_scan
+from bcdm.scans import read_provenance, read_scan
 
 
 def run(*arguments: object) -> Result:
@@ -83,9 +83,56 @@ def test_a_result_can_be_verified(picture, masked: Path, tmp_path, monkeypatch) 
     done = run("verify", result, "--input", picture[0])
     assert done.exit_code == 0, done.output
     assert "to the bit" in done.output
+    for name in ("samples.zarr", "measurement.npz", "operator.safetensors"):
+        assert run("verify", out / name).exit_code == 0
+
+
+def change_result(out: Path) -> None:
+    path = out / "scan_mean.png"
+    Image.fromarray(np.asarray(Image.open(path)) // 2).save(path)
+
+
+def change_sample(out: Path) -> None:
     store = zarr.open_array(out / "samples.zarr", mode="r+")
-    store[0, 0] = np.asarray(store[0, 0]) + 0.1
-    assert run("verify", result).exit_code == 1
+    store[0, 3] = 0.0
+
+
+def change_card(out: Path) -> None:
+    facts = json.loads((out / "run.json").read_text())
+    facts["trust"]["summary"] = "All is well."
+    (out / "run.json").write_text(json.dumps(facts))
+
+
+def cut_measurement(out: Path) -> None:
+    path = out / "measurement.npz"
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def damage_store(out: Path) -> None:
+    (out / "samples.zarr/zarr.json").write_text("{")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [(change_result, "scan_mean.png has changed"), (change_sample, "samples.zarr has changed"),
+     (change_card, "WRONG  run.json"), (cut_measurement, "measurement.npz has changed"),
+     (damage_store, "samples.zarr is damaged")],
+)  # fmt: skip
+def test_what_was_changed_is_found(picture, masked: Path, tmp_path: Path, change, said) -> None:
+    out = tmp_path / "out"
+    reconstruct(picture, masked, out, "--force")
+    change(out)
+    done = run("verify", out / "run.json", "--model", masked)
+    assert done.exit_code == 1
+    assert said in done.output
+
+
+def test_damaged_samples_are_one_line(picture, masked: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    reconstruct(picture, masked, out, "--force")
+    damage_store(out)
+    again = reconstruct(picture, masked, out, "--force")
+    assert "samples.zarr is damaged: remove it" in str(again.exception)
 
 
 def test_a_model_outside_of_the_shipped_ones_is_named_to_verify(picture, masked, tmp_path) -> None:
@@ -107,6 +154,18 @@ def test_one_bad_file_does_not_stop_the_others(picture, masked: Path, tmp_path: 
     assert f"error: {bad}" in done.output
     assert (tmp_path / "out/scan.png/run.json").exists()
     assert not (tmp_path / "out/a.png").exists()
+
+
+def test_one_bad_folder_does_not_stop_the_others(picture, masked: Path, tmp_path: Path) -> None:
+    other = tmp_path / "a.png"
+    other.write_bytes(picture[0].read_bytes())
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/a.png").write_text("no folder")
+    done = run("reconstruct", other, picture[0], "--mask", picture[1], "--model", masked, "-o",
+               tmp_path / "out", "--samples", 11, "--calls", 3, "--noise-std", 6.4,
+               "--force")  # fmt: skip
+    assert "1 of 2 inputs failed" in str(done.exception)
+    assert (tmp_path / "out/scan.png/run.json").exists()
 
 
 def test_inputs_of_one_name_are_refused(picture, masked: Path, tmp_path: Path) -> None:
@@ -180,9 +239,12 @@ def test_a_scan_that_does_not_fit_is_refused(picture, masked, scanner, tmp_path:
     Image.fromarray(np.zeros((8, 8), np.uint8)).save(small)
     mask = tmp_path / "other.png"
     Image.fromarray(np.full((16, 16), 255, np.uint8)).save(mask)
+    given = ("reconstruct", picture[0], "--mask", picture[1], "--model")
     cases = [
-        (("reconstruct", picture[0], "--mask", picture[1], "--model", scanner), "measured by"),
-        (("reconstruct", picture[0], "--model", masked), "give --operator"),
+        ((*given, scanner), "measured by"),
+        ((*given, masked, "--noise-std", 0), "noise_std must be a number above 0, got 0.0"),
+        ((*given, masked, "--noise-std", "nan"), "noise_std must be a number above 0, got nan"),
+        (("reconstruct", picture[0], "--model", masked), "needs --operator or --mask"),
         (("reconstruct", picture[0], "--mask", mask, "--model", masked), "differs in 16 places"),
         (("reconstruct", tmp_path / "absent.png", "--model", masked), "absent.png"),
     ]
@@ -200,6 +262,11 @@ def test_a_clean_picture_is_simulated_and_says_so(picture, masked: Path, tmp_pat
     assert done.exit_code == 0, done.output
     assert "SIMULATED" in done.output
     assert "imulated" in (out / "report.html").read_text()
+    assert json.loads((out / "run.json").read_text())["settings"]["simulated"] is True
+    assert read_provenance(out / "scan_mean.png")["settings"]["simulated"] is True
+    masks = run("reconstruct", picture[0], "--model", masked, "-o", out, "--simulate", "--mask",
+                picture[1])  # fmt: skip
+    assert "give --operator, not --mask" in str(masks.exception)
     dry = run("reconstruct", picture[0], "--model", masked, "-o", tmp_path / "dry", "--simulate",
               "--dry-run")  # fmt: skip
     assert "1 slices x 16 samples: 321 network calls" in dry.output

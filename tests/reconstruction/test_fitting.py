@@ -12,8 +12,9 @@ from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.operators import BlockMean, FourierMask, PixelMask
 from bcdm.reconstruction.calibration import Calibration
-from bcdm.reconstruction.files import Plan, reconstruct_scan
-from bcdm.reconstruction.fitting import UnfitError, choose_units, fit_scan
+from bcdm.reconstruction.features import judge_stored, parse_feature
+from bcdm.reconstruction.files import Plan, RefusedError, reconstruct_scan
+from bcdm.reconstruction.fitting import UnfitError, choose_units, find_unfamiliar, fit_scan
 from bcdm.reconstruction.posterior import reconstruct
 from bcdm.reconstruction.simulation import simulate_scan
 from bcdm.reconstruction.trust import assess
@@ -198,6 +199,33 @@ def test_oversampling_that_k_space_keeps_is_cropped_in_the_end(
         assert np.array_equal(file["mean"], whole[..., 2:14, 3:13])
 
 
+def test_features_are_of_the_image_that_is_written(
+    scanner: Path, measured: Measurement, tmp_path: Path
+) -> None:
+    """A box counts rows and columns of the cropped image."""
+    model = load(scanner)
+    mask = measured.operator.mask.numpy() != 0
+    scan = replace(make_scan(measured, 1.0), size=(12, 10), mask=mask)
+    fitted = fit_scan(scan, model, noise_std=0.05)
+    box = parse_feature("4:6,4:6", 1, fitted.scan.size)
+    plan = Plan(samples=9, calls=1, force=True)
+    done = reconstruct_scan(model, fitted, tmp_path, plan, features=[box], say=print)
+    region = torch.zeros(16, 16, dtype=torch.bool)
+    region[6:8, 7:9] = True
+    expected = done.posteriors[0].support(region).contrast / fitted.units.gain
+    assert done.features[0]["contrast"] == pytest.approx(expected, rel=1e-5)
+    stored = judge_stored(tmp_path, ["4:6,4:6"])
+    assert stored[0]["contrast"] == pytest.approx(expected, rel=1e-5)
+    with pytest.raises(InputError, match="leaves the image of"):
+        judge_stored(tmp_path, ["11:13,0:4"])
+
+
+def test_an_operator_of_another_kind_than_the_data(masked: Path, measured: Measurement) -> None:
+    model = replace(load(masked), trained_operator=None)
+    with pytest.raises(UnfitError, match="holds k-space, and PixelMask gives images"):
+        fit_scan(make_scan(measured, 1.0), model, noise_std=1.0, operator=load(masked).operator)
+
+
 def test_clean_images_that_are_cropped_have_no_place_in_space(
     masked: Path, images: torch.Tensor
 ) -> None:
@@ -205,3 +233,19 @@ def test_clean_images_that_are_cropped_have_no_place_in_space(
     cropped = replace(model, preparation=replace(model.preparation, crop=(0, 0, 16, 16)))
     with pytest.raises(InputError, match="crops images, and NIfTI could not say where"):
         simulate_scan(make_image_scan(images, 9, "NIfTI", "uint8"), cropped, seed=0)
+
+
+def test_a_mask_outside_the_family_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:
+    model = load("ixi64-mri")
+    rows = torch.arange(64)
+    mask = ((rows % 30 == 2) | (abs(rows - 32) < 1))[:, None].expand(64, 64)
+    brain = torch.zeros(1, 1, 64, 64)
+    brain[..., 16:48, 16:48] = 1.0
+    operator = FourierMask(mask, real=True)
+    y = Measurement.simulate(brain, operator, 0.02, seed=0).y
+    scan = Scan(Path("scan.npz"), "npz", "k-space", y.numpy(), mask.numpy(), None, (64, 64), {})
+    fitted = fit_scan(scan, model, noise_std=0.02)
+    assert "those of training" in find_unfamiliar(fitted, model)
+    with pytest.raises(RefusedError, match="Nothing was drawn"):
+        reconstruct_scan(model, fitted, tmp_path / "out", Plan(samples=9, calls=1), say=print)
+    assert not (tmp_path / "out").exists()

@@ -19,6 +19,7 @@ from bcdm.scans import read_mask
 __all__ = [
     "Feature",
     "Support",
+    "crop_middle",
     "find_support",
     "judge_stored",
     "parse_feature",
@@ -165,6 +166,12 @@ def _describe(numbers: Mapping[str, Any]) -> str:
     )
 
 
+def crop_middle(images: Tensor, size: tuple[int, int]) -> Tensor:
+    """The middle of images, where oversampling could not be taken out of k-space."""
+    top, left = (w // 2 - n // 2 for w, n in zip(images.shape[-2:], size, strict=True))
+    return images[..., top : top + size[0], left : left + size[1]]
+
+
 def judge_stored(folder: Path, texts: Sequence[str]) -> list[dict[str, Any]]:
     """What the samples in an output folder say of some regions."""
     import zarr
@@ -175,15 +182,17 @@ def judge_stored(folder: Path, texts: Sequence[str]) -> list[dict[str, Any]]:
         store: Any = zarr.open_array(path, mode="r")
         done = dict(store.attrs["done"])
         gain = float(store.attrs["provenance"]["settings"]["gain"])
+        rows, columns = store.attrs["size"]
     except (OSError, BaseZarrError, KeyError, TypeError, ValueError):
         raise InputError(f"{folder} holds no samples: give the -o of bcdm reconstruct") from None
-    slices, count, _, rows, columns = store.shape
+    slices, count = store.shape[:2]
     features = [parse_feature(text, slices, (rows, columns)) for text in texts]
     unfinished = [one for one in features if done.get(str(one.number), 0) < count]
     if unfinished:
         raise InputError(f"slice {unfinished[0].number} is not finished: go on with reconstruct")
     samples = {one.number: torch.from_numpy(np.asarray(store[one.number])) for one in features}
-    return weigh(features, [samples.get(k, torch.empty(0)) for k in range(slices)], gain)
+    shown = {k: crop_middle(drawn, (rows, columns)) for k, drawn in samples.items()}
+    return weigh(features, [shown.get(k, torch.empty(0)) for k in range(slices)], gain)
 
 
 def read_card(folder: Path) -> str:

@@ -15,12 +15,12 @@ from tqdm.auto import tqdm
 from bcdm.checkpoint import Model, save_operator
 from bcdm.diffusion import DPMSolver, posterior_mean, sample
 from bcdm.errors import InputError
-from bcdm.files import remove_partial, replacing, write_text
+from bcdm.files import remove_partial, replacing, write_arrays, write_text
 from bcdm.reconstruction.calibration import Calibration
-from bcdm.reconstruction.features import Feature, weigh
-from bcdm.reconstruction.fitting import Fitted
+from bcdm.reconstruction.features import Feature, crop_middle, weigh
+from bcdm.reconstruction.fitting import Fitted, find_unfamiliar
 from bcdm.reconstruction.posterior import CALLS, Posterior, draw_samples
-from bcdm.reconstruction.provenance import collect
+from bcdm.reconstruction.provenance import OPERATOR, SAMPLES, collect, seal
 from bcdm.reconstruction.trust import join
 from bcdm.report.content import Trust
 from bcdm.scans import Results, check_results, write_results
@@ -28,6 +28,8 @@ from bcdm.scans import Results, check_results, write_results
 __all__ = ["Finished", "Plan", "RefusedError", "reconstruct_scan"]
 
 LEVEL = 0.8
+# What a result is made from, beside it: enough to check it and to draw samples again.
+KEPT = (SAMPLES, "measurement.npz", OPERATOR)
 _QUIET_SECONDS = 20
 
 
@@ -105,6 +107,14 @@ def reconstruct_scan(
         "noise_std": fitted.noise.std, "gain": fitted.units.gain, "offset": fitted.units.offset,
         "interval_factor": _find_factor(model),
     }  # fmt: skip
+    if fitted.scan.facts.get("simulated"):
+        settings["simulated"] = True
+    unfamiliar = find_unfamiliar(fitted, model)
+    if unfamiliar and not plan.force:
+        raise RefusedError(
+            f"Not a measurement that {model.config.name} was made for: {unfamiliar}. Nothing was "
+            "drawn; --force goes on all the same"
+        )
     count = len(fitted.scan.data)
     check_results(fitted.scan, (count, model.shape[0], *fitted.scan.size))
     y = torch.cat([fitted.measure(number).y for number in range(count)]).cpu().numpy()
@@ -114,7 +124,7 @@ def reconstruct_scan(
     except OSError as error:
         raise InputError(f"{out} cannot be made: {error.strerror}; choose another -o") from None
     remove_partial(out)
-    store = _open_store(out / "samples.zarr", model, fitted, plan, provenance)
+    store = _open_store(out / SAMPLES, model, fitted, plan, provenance)
     posteriors, lasting = [], plan.batch
     with _Progress(count * plan.samples, say) as progress:
         for number in range(count):
@@ -123,18 +133,21 @@ def reconstruct_scan(
     cards = [one.trust[0] for one in posteriors]
     card = join(cards)
     if card.light == "red" and not plan.force:
-        _write_json(out / "run.json", provenance | {"trust": _to_plain(card)})
+        _write_json(out / "run.json", seal(provenance | {"trust": _to_plain(card)}, out, []))
         raise RefusedError(f"{card.summary} No image was written; --force writes them all the same")
-    with replacing(out / "measurement.npz") as partial, partial.open("wb") as file:
-        np.savez(file, y=y, noise_std=np.array(fitted.noise_std))
-    with replacing(out / "operator.safetensors") as partial:
+    with replacing(out / "measurement.npz") as partial:
+        write_arrays(partial, {"y": y, "noise_std": fitted.noise_std})
+    with replacing(out / OPERATOR) as partial:
         save_operator(fitted.operator, partial)
-    weighed = weigh(features, [one.samples[:, 0] for one in posteriors], fitted.units.gain)
+    size = fitted.scan.size
+    shown = [crop_middle(one.samples[:, 0], size) for one in posteriors]
+    weighed = weigh(features, shown, fitted.units.gain)
     results = _summarise(model, fitted, posteriors)
     files = write_results(out, fitted.scan, results, provenance)
     facts = {"trust": _to_plain(card), "level": LEVEL, "features": weighed}
-    _write_json(out / "run.json", provenance | facts)
-    files += [out / "samples.zarr", out / "run.json"]
+    kept = [*files, *(out / name for name in KEPT)]
+    _write_json(out / "run.json", seal(provenance | facts, out, kept))
+    files += [out / SAMPLES, out / "run.json"]
     return Finished(posteriors, cards, files, provenance, weighed)
 
 
@@ -205,17 +218,22 @@ def _open_store(
 ) -> Any:
     """Samples (slices, samples, C, H, W) in the model's units, a chunk each; those begun before."""
     import zarr
+    from zarr.errors import BaseZarrError
 
     shape = (len(fitted.scan.data), plan.samples, *model.shape)
     if path.exists():
-        store = zarr.open_array(path, mode="r+")
+        try:
+            store = zarr.open_array(path, mode="r+")
+        except (BaseZarrError, OSError, ValueError, KeyError):
+            raise InputError(f"{path} is damaged: remove it, or choose another -o") from None
         if store.attrs.get("id") == provenance["id"] and store.shape == shape:
             return store
         raise InputError(f"{path} holds samples of another run: choose another -o, or remove it")
     with replacing(path) as partial:
         store = zarr.create_array(
             partial, shape=shape, chunks=(1, 1, *model.shape), dtype="float32",
-            attributes={"id": provenance["id"], "provenance": provenance, "done": {}},
+            attributes={"id": provenance["id"], "provenance": provenance, "done": {},
+                        "size": list(fitted.scan.size)},
         )  # fmt: skip
     return zarr.open_array(path, mode="r+")
 
@@ -237,17 +255,11 @@ def _summarise(model: Model, fitted: Fitted, posteriors: Sequence[Posterior]) ->
         stds.append(fitted.units.to_file_size(one.std))
         lows.append(fitted.units.to_file(middle - half))
         highs.append(fitted.units.to_file(middle + half))
-    size = fitted.scan.size
     mean, std, low_end, high_end = (
-        _crop(np.concatenate(part), size) for part in (means, stds, lows, highs)
+        crop_middle(torch.from_numpy(np.concatenate(part)), fitted.scan.size).numpy()
+        for part in (means, stds, lows, highs)
     )
     return Results(mean, std, low_end, high_end, LEVEL)
-
-
-def _crop(images: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """The middle of images, where oversampling could not be taken out of k-space."""
-    top, left = (w // 2 - n // 2 for w, n in zip(images.shape[-2:], size, strict=True))
-    return images[..., top : top + size[0], left : left + size[1]]
 
 
 def _to_plain(card: Trust) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """From a scan in its own units to a measurement in a model's, or a reason why it does not fit."""
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,9 +25,11 @@ __all__ = [
     "Fitted",
     "UnfitError",
     "Units",
+    "check_noise",
     "check_operator",
     "choose_units",
     "estimate_noise",
+    "find_unfamiliar",
     "fit_scan",
 ]
 
@@ -125,12 +128,14 @@ def fit_scan(
         noise_std: In the file's units; estimated when left out.
         operator: What it was measured with, if the file does not say.
     """
+    check_noise(noise_std)
     if scan.kind == "k-space":
         scan = remove_oversampling(scan)
     if operator is None:
         operator = _choose_operator(scan, model)
     else:
         check_operator(operator, model)
+        _check_kind(scan, model, operator)
     _check_shape(scan, model, operator)
     if scan.kind == "image":
         scan = replace(scan, size=(model.shape[-2], model.shape[-1]))
@@ -143,6 +148,28 @@ def fit_scan(
     if scan.kind == "image" and _find_range(scan) is not None:
         white = float(operator.forward(torch.ones(1, *model.shape)).max())
     return Fitted(scan, operator, noise, units, white)
+
+
+def check_noise(noise_std: float | None) -> None:
+    """Refuses a noise level that is none."""
+    if noise_std is not None and not 0 < noise_std < math.inf:
+        raise InputError(f"noise_std must be a number above 0, got {noise_std}")
+
+
+def find_unfamiliar(fitted: Fitted, model: Model) -> str:
+    """Why operator or noise level are none of those a model of a family was trained for, or ""."""
+    if model.familiarity is None:
+        return ""
+    return model.familiarity.judge(fitted.measure(0))[0].reason
+
+
+def _check_kind(scan: Scan, model: Model, operator: LinearOperator) -> None:
+    measured = operator.forward(torch.zeros(1, *model.shape))
+    if measured.is_complex() != (scan.kind == "k-space"):
+        kind = "k-space" if measured.is_complex() else "images"
+        raise UnfitError(
+            f"{scan.path.name} holds {scan.kind}, and {type(operator).__name__} gives {kind}"
+        )
 
 
 def check_operator(operator: LinearOperator, model: Model) -> None:
@@ -178,7 +205,10 @@ def _choose_operator(scan: Scan, model: Model) -> LinearOperator:
     elif trained is not None and not isinstance(trained, (FourierMask, PixelMask)):
         return trained
     else:
-        raise UnfitError(f"{scan.path.name} does not say how it was measured: give --operator")
+        raise UnfitError(
+            f"{scan.path.name} does not say how it was measured: bcdm reconstruct needs "
+            "--operator or --mask"
+        )
     if trained is None:
         return found
     if not isinstance(trained, kind):

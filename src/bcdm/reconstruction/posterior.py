@@ -6,14 +6,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from bcdm.checkpoint import Model
 from bcdm.diffusion import DPMSolver, posterior_mean, sample
-from bcdm.errors import InputError
-from bcdm.files import replacing
+from bcdm.errors import InputError, ShapeError
+from bcdm.files import replacing, write_arrays
 from bcdm.measurement import Measurement
 from bcdm.reconstruction.features import Support, find_support
 
@@ -58,6 +57,8 @@ class Posterior:
     @property
     def std_error(self) -> float:
         """The relative standard error of `std`, for normal pixels: 1 / sqrt(2 (S - 1))."""
+        if len(self.samples) < 2:
+            raise InputError("one sample has no standard deviation: draw more")
         return float((2 * (len(self.samples) - 1)) ** -0.5)
 
     def quantiles(self, levels: Sequence[float]) -> Tensor:
@@ -93,6 +94,8 @@ class Posterior:
             number: The image of the batch.
             margin: Width of the ring around the region that it is compared with, in pixels.
         """
+        if not 0 <= number < len(self.mean):
+            raise InputError(f"there is no image {number}: the last one is {len(self.mean) - 1}")
         return find_support(self.samples[:, number], region, margin)
 
     def save(self, path: str | Path) -> None:
@@ -101,8 +104,8 @@ class Posterior:
         parts = {"mean": self.mean, "std": self.std, "low": low, "high": high,
                  "samples": self.samples}  # fmt: skip
         arrays = {name: part.cpu().numpy() for name, part in parts.items()}
-        with replacing(Path(path)) as partial, partial.open("wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
+        with replacing(Path(path)) as partial:
+            write_arrays(partial, arrays)
 
     def report(self, path: str | Path, *, truth: Tensor | None = None) -> None:
         """Writes the report: one HTML file with images, samples, uncertainty and trust card.
@@ -114,6 +117,8 @@ class Posterior:
         from bcdm.reconstruction.reporting import make_report
         from bcdm.report.html import write_report
 
+        if truth is not None and truth.shape != self.mean.shape:
+            raise ShapeError(f"truth has shape {tuple(truth.shape)}, not {tuple(self.mean.shape)}")
         write_report(Path(path), make_report(self.split(), truth=truth))
 
     def figure(

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,26 @@ import numpy as np
 import torch
 
 from bcdm import __version__
-from bcdm.checkpoint import Model
+from bcdm.checkpoint import Model, load_operator
 from bcdm.errors import InputError
 from bcdm.operators import LinearOperator
 
-__all__ = ["FIXED", "collect", "hash_array", "hash_content", "hash_operator", "hash_path"]
+__all__ = [
+    "FIXED",
+    "OPERATOR",
+    "SAMPLES",
+    "collect",
+    "hash_array",
+    "hash_content",
+    "hash_operator",
+    "hash_path",
+    "hash_result",
+    "seal",
+]
 
 # What fixes a result; the rest tells who made it.
 FIXED = ("model", "input", "operator", "measurement", "settings")
+SAMPLES, OPERATOR = "samples.zarr", "operator.safetensors"
 _BLOCK = 1 << 20
 
 
@@ -58,6 +70,34 @@ def hash_array(array: np.ndarray) -> str:
 def hash_content(content: Mapping[str, Any]) -> str:
     """SHA-256 of plain settings."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def hash_result(path: Path) -> str:
+    """SHA-256 of a result; of samples and operator what they hold, because their bits may vary."""
+    if path.name == OPERATOR:
+        return hash_operator(load_operator(path))
+    return _hash_samples(path) if path.name == SAMPLES else hash_path(path)
+
+
+def _hash_samples(path: Path) -> str:
+    import zarr
+    from zarr.errors import BaseZarrError
+
+    digest = hashlib.sha256()
+    try:
+        store: Any = zarr.open_array(path, mode="r")
+        for number in range(store.shape[0]):
+            digest.update(hash_array(np.asarray(store[number])).encode())
+    except (BaseZarrError, OSError, ValueError, KeyError):
+        raise InputError(f"{path} is damaged") from None
+    return digest.hexdigest()
+
+
+def seal(content: Mapping[str, Any], folder: Path, files: Sequence[Path]) -> dict[str, Any]:
+    """Adds the hashes of files in a folder, and one of all that is said then."""
+    hashes = {path.relative_to(folder).as_posix(): hash_result(path) for path in files}
+    whole = {**content, "files": hashes}
+    return {**whole, "seal": hash_content(whole)}
 
 
 def collect(

@@ -11,7 +11,7 @@ from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.noise import NoiseEstimate
 from bcdm.operators import FourierMask, LinearOperator, PixelMask
-from bcdm.reconstruction.fitting import Fitted, check_operator, choose_units
+from bcdm.reconstruction.fitting import Fitted, check_noise, check_operator, choose_units
 from bcdm.scans import Scan
 
 __all__ = ["simulate_scan"]
@@ -37,6 +37,7 @@ def simulate_scan(
     Returns:
         The scan that would have been measured, and the images behind it in the model's units.
     """
+    check_noise(noise_std)
     if scan.kind != "image":
         raise InputError(f"{scan.path.name} holds k-space: --simulate takes clean images")
     preparation = model.preparation

@@ -58,9 +58,9 @@ def assess(posterior: Posterior) -> list[Trust]:
         first = _judge_residual(float(reduced[number]), float(p_values[number]))
         more = [] if calibration is None else _judge(calibration, scores)
         more += _judge_noise(model, float(measurement.std.expand(len(rows))[number]))
-        if unfamiliar[number]:
-            more.append(Check("family", "outside", "bad", unfamiliar[number]))
-        cards.append(_sum_up([first, *more], model, calibrated=calibration is not None))
+        reason = unfamiliar[number]
+        family = [Check("family", "outside", "bad", reason)] if reason else []
+        cards.append(_sum_up([*family, first, *more], model, calibrated=calibration is not None))
     return cards
 
 

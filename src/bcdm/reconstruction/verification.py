@@ -13,12 +13,14 @@ from bcdm.checkpoint import Model, load, load_operator
 from bcdm.diffusion import DPMSolver, sample
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
+from bcdm.reconstruction.files import KEPT
 from bcdm.reconstruction.provenance import (
     FIXED,
     hash_array,
     hash_content,
     hash_operator,
     hash_path,
+    hash_result,
 )
 from bcdm.scans import read_provenance
 
@@ -44,40 +46,72 @@ def verify(path: Path, source: Path | None = None, model_path: str | None = None
         source: The input, to check that too.
         model_path: Where the model is; left out: where models are looked for by name.
     """
-    stored = _read_run(path) if path.name == "run.json" else read_provenance(path)
-    if stored is None:
-        raise InputError(f"{path} carries no provenance: was it written by bcdm?")
+    folder = _find_folder(path)
+    run = _read_run(folder / "run.json")
+    name = path.relative_to(folder).as_posix()
     try:
+        own = name == "run.json" or name in KEPT
+        stored = run if own else read_provenance(path)
+        if stored is None:
+            raise InputError(f"{path} carries no provenance: was it written by bcdm?")
         whole = hash_content({name: stored[name] for name in FIXED}) == stored["id"]
         verdicts = [Verdict("provenance is whole", whole, str(stored["id"])[:16])]
+        verdicts += _check_files(folder, run, stored["id"])
         model = load(model_path or stored["model"]["name"])
         same = model.facts["hashes"] == stored["model"]["hashes"]
         verdicts.append(Verdict("model", same, str(stored["model"]["name"])))
         if source is not None:
             right = hash_path(source) == stored["input"]["sha256"]
             verdicts.append(Verdict("input", right, source.name))
-        verdicts += _check_sample(path, stored, model)
+        if all(one.right for one in verdicts):
+            verdicts += _check_sample(folder, stored, model)
     except (KeyError, TypeError) as error:
         raise InputError(f"{path}: its provenance lacks {error}") from None
     return verdicts
 
 
-def _read_run(path: Path) -> dict[str, Any] | None:
+def _find_folder(path: Path) -> Path:
+    """Where the run's own files are: beside a result, or one folder above."""
+    for folder in (path.parent, path.parent.parent):
+        if (folder / "run.json").is_file():
+            return folder
+    raise InputError(f"no run.json beside {path}: leave results in the folder they were made in")
+
+
+def _read_run(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text())
     except ValueError:
         raise InputError(f"{path} is not JSON") from None
-    return content if isinstance(content, dict) else None
+    if not isinstance(content, dict):
+        raise InputError(f"{path} was not written by bcdm")
+    return content
 
 
-def _check_sample(path: Path, stored: dict[str, Any], model: Model) -> list[Verdict]:
+def _check_files(folder: Path, run: dict[str, Any], identity: str) -> list[Verdict]:
+    """Whether run.json says what it said, and every file is as it was written."""
+    said = {name: value for name, value in run.items() if name != "seal"}
+    whole = hash_content(said) == run["seal"] and run["id"] == identity
+    verdicts = [Verdict("run.json", whole, "as written" if whole else "changed, or of another run")]
+    if not run["files"]:
+        raise InputError(f"{folder} holds no results: the run was refused")
+    changed = []
+    for name, digest in run["files"].items():
+        try:
+            if not (folder / name).exists():
+                changed.append(f"{name} is missing")
+            elif hash_result(folder / name) != digest:
+                changed.append(f"{name} has changed")
+        except InputError as error:
+            changed.append(str(error))
+    found = "; ".join(changed) or f"{len(run['files'])}, all as written"
+    return [*verdicts, Verdict("files", not changed, found)]
+
+
+def _check_sample(folder: Path, stored: dict[str, Any], model: Model) -> list[Verdict]:
     """Operator and measurement by their hashes; then the first sample, by these."""
     import zarr
 
-    folder = path.parent
-    for name in ("operator.safetensors", "measurement.npz", "samples.zarr"):
-        if not (folder / name).exists():
-            raise InputError(f"no {name} beside {path}: a sample cannot be drawn again")
     operator = load_operator(folder / "operator.safetensors")
     with np.load(folder / "measurement.npz", allow_pickle=False) as file:
         y, std = file["y"], float(file["noise_std"])

@@ -11,6 +11,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bcdm.files import write_arrays
 from bcdm.scans.layout import arrange, choose_key, choose_kind, kept_dtype, shape_mask
 from bcdm.scans.limits import LIMIT_HEADER, check_size, library, read_exactly, refusal
 from bcdm.scans.output import place, writing
@@ -67,8 +68,9 @@ def write(folder: Path, scan: Scan, results: Results, provenance: str) -> list[P
     """Writes one .npz file with mean, std, low, high, level and provenance."""
     target = place(folder, scan, "_results.npz")
     with writing(target) as partial:
-        arrays = dict(results.items())
-        np.savez(partial, level=results.level, provenance=provenance, **arrays)  # type: ignore[arg-type]
+        write_arrays(
+            partial, {"level": results.level, "provenance": provenance, **dict(results.items())}
+        )
     return [target]
 
 
