@@ -54,6 +54,18 @@ def test_single_coil_stack_has_slices_first(tmp_path: Path, makers: Makers) -> N
     assert (image.kind, image.data.shape) == ("image", (4, 1, 16, 10))
 
 
+@pytest.mark.parametrize("columns", [10, 16])
+def test_the_mask_of_k_space_is_none_of_images(
+    tmp_path: Path, makers: Makers, columns: int
+) -> None:
+    kspace = makers["draw_complex"]((4, 16, columns))
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["kspace"], file["mask"] = kspace, np.arange(columns) % 2
+        file["reconstruction_esc"] = np.ones((4, 16, 16), np.float32)
+    assert read_scan(tmp_path / "a.h5", key="reconstruction_esc").mask is None
+    assert read_scan(tmp_path / "a.h5").mask is not None
+
+
 def test_the_input_is_never_overwritten(
     tmp_path: Path, makers: Makers, make_results: Callable[..., Any]
 ) -> None:
