@@ -65,7 +65,9 @@ def _read_mask(
     padding = np.ones(data.shape[-1], bool)
     if len(taken):
         padding[taken[0] : taken[-1] + 1] = False
-        facts["padding columns"] = int(padding.sum())
+    left_out = int((mask.any(0) & padding).sum())
+    if left_out:
+        facts["sampled columns left out as padding"] = left_out
     return mask & ~padding
 
 
