@@ -113,6 +113,28 @@ def test_layouts(
     assert np.array_equal(scan.data.reshape(-1), moved.reshape(-1))
 
 
+@pytest.mark.parametrize("ending", ["npz", "npy", "zarr"])
+def test_k_space_of_three_axes_says_how_it_was_read(
+    tmp_path: Path, makers: Makers, ending: str
+) -> None:
+    kspace, path = makers["draw_complex"]((4, 8, 6)), tmp_path / f"a.{ending}"
+
+    def read(array: np.ndarray) -> Any:
+        if ending == "zarr":
+            zarr.save_array(path, array, zarr_format=3, mode="w")
+        else:
+            (np.savez if ending == "npz" else np.save)(path, array)
+        return read_scan(path)
+
+    scan = read(kspace)
+    assert scan.data.shape == (1, 4, 8, 6)
+    words = "4 coils of one slice; store 4 slices of one coil as (4, 1, 8, 6)"
+    assert scan.facts["read as"] == words
+    for array in (kspace[:, None], kspace[0], kspace[:1], kspace.real):
+        assert "read as" not in read(array).facts
+    assert read(kspace[:, None]).data.shape == (4, 1, 8, 6)
+
+
 def test_arrays_are_found_by_name(tmp_path: Path, makers: Makers) -> None:
     image = makers["draw_pixels"]((8, 6), np.float32)
     np.savez(tmp_path / "a.npz", other=image, mask=np.ones((8, 6)))

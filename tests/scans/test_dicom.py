@@ -24,6 +24,13 @@ Makers = dict[str, Callable[..., Any]]
 Reader = Callable[..., list[dict[str, Any]]]
 
 
+def read_measures(path: Path) -> tuple[list[float], float]:
+    head = pydicom.dcmread(path)
+    groups = [*head.SharedFunctionalGroupsSequence, *head.PerFrameFunctionalGroupsSequence]
+    measures = next(g.PixelMeasuresSequence[0] for g in groups if "PixelMeasuresSequence" in g)
+    return [*measures.PixelSpacing], measures.SliceThickness
+
+
 def expected_slice(index: int) -> np.ndarray:
     stored = np.random.default_rng(index).integers(0, 4096, (6, 8), dtype=np.uint16)
     return stored * np.float32(2) - np.float32(1000)
@@ -161,29 +168,38 @@ def test_results_of_another_size_cover_the_same_field(
     assert np.array_equal(frames_by_position(paths[2])[4.0], results.std[1, 0])
 
 
+@pytest.mark.parametrize("is_shared", [True, False])
 def test_frames_of_another_size_cover_the_same_field(
-    tmp_path: Path, makers: Makers, make_results: Callable[..., Any]
+    tmp_path: Path, makers: Makers, make_results: Callable[..., Any], is_shared: bool
 ) -> None:
     image = makers["make_slice"](0)
     pixels = makers["draw_pixels"]((2, 6, 8), np.uint16) >> 4
     image.NumberOfFrames, image.PixelData = 2, pixels.tobytes()
-    del image.PixelSpacing, image.ImagePositionPatient
+    del image.PixelSpacing, image.SliceThickness, image.ImagePositionPatient
     measures, shared = pydicom.Dataset(), pydicom.Dataset()
-    measures.PixelSpacing = [1.0, 3.0]
-    shared.PixelMeasuresSequence = [measures]
+    measures.PixelSpacing, measures.SliceThickness = [1.0, 3.0], 5.0
     image.SharedFunctionalGroupsSequence = [shared]
     image.PerFrameFunctionalGroupsSequence = groups = [pydicom.Dataset(), pydicom.Dataset()]
+    for group in [shared] if is_shared else groups:
+        group.PixelMeasuresSequence = [measures]
     for index, group in enumerate(groups):
         place = pydicom.Dataset()
         place.ImagePositionPatient = [0.0, 0.0, 7.0 * index]
         group.PlanePositionSequence = [place]
     image.save_as(tmp_path / "a.dcm", enforce_file_format=True)
-    larger, results = resize(read_scan(tmp_path / "a.dcm"), make_results, (12, 16))
+    scan = read_scan(tmp_path / "a.dcm")
+    assert scan.facts["spacing in mm"] == [1.0, 3.0]
+    assert scan.facts["slice thickness in mm"] == 5.0
+    write_results(tmp_path / "same", scan, make_results(scan), {})
+    assert read_measures(tmp_path / "same/a_std.dcm") == ([1.0, 3.0], 5.0)
+
+    larger, results = resize(scan, make_results, (12, 16))
     paths = write_results(tmp_path / "out", larger, results, {})
     assert np.array_equal(read_scan(paths[0]).data, results.mean)
     back = pydicom.dcmread(paths[0] / "00001.dcm")
-    spacing = back.SharedFunctionalGroupsSequence[0].PixelMeasuresSequence[0].PixelSpacing
-    assert spacing == [0.5, 1.5]
+    assert read_measures(paths[0] / "00001.dcm") == ([0.5, 1.5], 5.0)
+    for name in ("std", "low", "high"):
+        assert read_measures(tmp_path / f"out/a_{name}.dcm") == ([0.5, 1.5], 5.0)
     place = back.PerFrameFunctionalGroupsSequence[1].PlanePositionSequence[0]
     assert place.ImagePositionPatient == [-0.75, -0.25, 7.0]
 
@@ -222,6 +238,7 @@ def test_stripped_files_can_be_written_too(
     image = makers["make_slice"](0)
     for name in ("ImagePositionPatient", "ImageOrientationPatient", "PixelSpacing"):
         delattr(image, name)
+    del image.SliceThickness
     for name in ("FrameOfReferenceUID", "PatientID", "RescaleSlope", "SeriesNumber"):
         delattr(image, name)
     if frames > 1:

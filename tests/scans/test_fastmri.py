@@ -27,6 +27,7 @@ def test_journey(tmp_path: Path, makers: Makers, make_results: Callable[..., Any
     facts = {"acquisition": "AXT2", "vendor": "ACME", "field strength in T": 1.5, "coils": 3}
     assert facts.items() <= scan.facts.items()
     assert (scan.facts["acceleration"], scan.facts["oversampling"]) == (1.67, 2.0)
+    assert scan.facts["sampled columns left out as padding"] == 2
 
     results = make_results(scan)
     (out,) = write_results(tmp_path / "out", scan, results, {"seed": 3})
@@ -52,6 +53,28 @@ def test_single_coil_stack_has_slices_first(tmp_path: Path, makers: Makers) -> N
     assert scan.size == (16, 10)
     image = read_scan(tmp_path / "a.h5", key="reconstruction_esc")
     assert (image.kind, image.data.shape) == ("image", (4, 1, 16, 10))
+
+
+@pytest.mark.parametrize("columns", [10, 16])
+def test_the_mask_of_k_space_is_none_of_images(
+    tmp_path: Path, makers: Makers, columns: int
+) -> None:
+    kspace = makers["draw_complex"]((4, 16, columns))
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["kspace"], file["mask"] = kspace, np.arange(columns) % 2
+        file["reconstruction_esc"] = np.ones((4, 16, 16), np.float32)
+    assert read_scan(tmp_path / "a.h5", key="reconstruction_esc").mask is None
+    assert read_scan(tmp_path / "a.h5").mask is not None
+
+
+def test_columns_that_were_not_sampled_are_no_padding(tmp_path: Path, makers: Makers) -> None:
+    mask = np.array([0, 0, 1, 1, 1, 1, 0, 1, 0, 0])
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["kspace"], file["mask"] = makers["draw_complex"]((2, 16, 10)) * mask, mask
+    scan = read_scan(tmp_path / "a.h5")
+    assert scan.mask is not None
+    assert np.array_equal(scan.mask[0], mask == 1)
+    assert not any("padding" in name for name in scan.facts)
 
 
 def test_the_input_is_never_overwritten(

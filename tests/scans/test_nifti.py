@@ -1,6 +1,7 @@
 """NIfTI volumes, made and read back by nibabel."""
 
 import gzip
+import itertools
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +16,31 @@ from bcdm.errors import InputError
 from bcdm.scans import read_provenance, read_scan, write_results
 
 Makers = dict[str, Callable[..., Any]]
+CODES = [
+    "".join(ends)
+    for pairs in itertools.permutations(("RL", "AP", "SI"))
+    for ends in itertools.product(*pairs)
+]
+
+
+def show(voxels: np.ndarray) -> np.ndarray:
+    """Axial slices of a volume toward right, anterior and superior, as models know them."""
+    return np.rot90(voxels).transpose(2, 0, 1)
+
+
+def reorient(image: Any, codes: str) -> Any:
+    ends = nibabel.orientations.axcodes2ornt(codes)
+    start = nibabel.orientations.io_orientation(image.affine)
+    return image.as_reoriented(nibabel.orientations.ornt_transform(start, ends))
+
+
+def make_head(folder: Path, codes: str, sides: tuple[float, ...] = (2, 2.5, 3)) -> Path:
+    """A volume whose axes run toward these ends, of the same voxels whatever they are."""
+    voxels = np.arange(5 * 6 * 4, dtype=np.float32).reshape(5, 6, 4)
+    image = nibabel.Nifti1Image(voxels, np.diag([*sides, 1.0]))
+    image.affine[:3, 3] = 7, -8, 9
+    reorient(image, codes).to_filename(folder / "head.nii")
+    return folder / "head.nii"
 
 
 @pytest.mark.parametrize("name", ["scan.nii.gz", "scan.nii"])
@@ -25,9 +51,9 @@ def test_journey(
     source = nibabel.load(path)
     scan = read_scan(path)
     voxels = source.get_fdata(dtype=np.float32)
-    assert np.array_equal(scan.data[:, 0], np.moveaxis(voxels, -1, 0))
-    assert (scan.format, scan.kind, scan.size, scan.mask) == ("NIfTI", "image", (6, 8), None)
-    assert scan.facts["spacing in mm"] == [2.0, 2.5, 4.0]
+    assert np.array_equal(scan.data[:, 0], show(voxels[::-1]))
+    assert (scan.format, scan.kind, scan.size, scan.mask) == ("NIfTI", "image", (8, 6), None)
+    assert scan.facts["spacing in mm"] == [2.5, 2.0, 4.0]
 
     results = make_results(scan)
     paths = write_results(tmp_path / "out", scan, results, {"model": "é" * 9})
@@ -35,7 +61,7 @@ def test_journey(
     for kind, values in results.items():
         back = nibabel.load(tmp_path / "out" / f"scan_{kind}.nii.gz")
         assert back.get_data_dtype() == np.float32
-        assert np.array_equal(back.get_fdata(dtype=np.float32), np.moveaxis(values[:, 0], 0, -1))
+        assert np.array_equal(show(back.get_fdata(dtype=np.float32)[::-1]), values[:, 0])
         assert np.array_equal(back.affine, source.affine)
         assert back.header.get_xyzt_units() == ("mm", "sec")
         for code in ("sform_code", "qform_code"):
@@ -56,9 +82,87 @@ def test_number_types_and_byte_orders(
     image = nibabel.Nifti1Image(volume, np.eye(4), nibabel.Nifti1Header(endianness=order))
     image.set_data_dtype(np.dtype(dtype))
     image.to_filename(tmp_path / "a.nii")
-    assert np.array_equal(
-        read_scan(tmp_path / "a.nii").data[:, 0], np.moveaxis(volume, -1, 0).astype(np.float32)
+    shown = show(volume).astype(np.float32)
+    assert np.array_equal(read_scan(tmp_path / "a.nii").data[:, 0], shown)
+
+
+@pytest.mark.parametrize("codes", CODES)
+def test_every_orientation_shows_anterior_up_and_left_on_the_left(
+    tmp_path: Path, make_results: Callable[..., Any], codes: str
+) -> None:
+    path = make_head(tmp_path, codes)
+    source, scan = nibabel.load(path), read_scan(path)
+    shown = show(np.arange(5 * 6 * 4).reshape(5, 6, 4))
+    # Slices keep the order of the file.
+    assert np.array_equal(scan.data[:, 0], shown[::-1] if "I" in codes else shown)
+    assert scan.data.flags.c_contiguous
+    assert scan.facts["orientation"] == "axial, anterior at the top, left on the left"
+    assert scan.facts["spacing in mm"] == [2.5, 2.0, 3.0]
+
+    results = replace(make_results(scan), mean=scan.data)
+    back = nibabel.load(write_results(tmp_path / "out", scan, results, {})[0])
+    assert (
+        back.get_fdata(dtype=np.float32).tobytes() == source.get_fdata(dtype=np.float32).tobytes()
     )
+    assert back.shape == source.shape
+    for name in ("srow_x", "srow_y", "srow_z", "pixdim", "qform_code", "sform_code", "quatern_b"):
+        assert back.header[name].tobytes() == source.header[name].tobytes()
+
+    larger = replace(scan, size=(12, 10))
+    grown = nibabel.load(write_results(tmp_path / "large", larger, make_results(larger), {})[0])
+    assert nibabel.aff2axcodes(grown.affine) == tuple(codes)
+    middle = [(np.array(one.shape) - 1) / 2 for one in (source, grown)]
+    here, there = (one.affine @ [*at, 1] for one, at in zip((source, grown), middle, strict=True))
+    np.testing.assert_allclose(here, there, atol=1e-5)
+    again = read_scan(tmp_path / "large/head_mean.nii.gz")
+    assert np.array_equal(again.data, make_results(larger).mean)
+    assert again.facts["spacing in mm"] == [1.25, 1.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("codes", "sides"), [("ASR", (5, 1, 1)), ("RSA", (1, 5, 1)), ("ASR", (1, 4, 4))]
+)
+def test_thick_slices_that_are_not_axial_stay_as_stored(
+    tmp_path: Path, codes: str, sides: tuple[float, ...]
+) -> None:
+    path = make_head(tmp_path, codes, sides)
+    scan = read_scan(path)
+    voxels = nibabel.load(path).get_fdata(dtype=np.float32)
+    assert np.array_equal(scan.data[:, 0], np.moveaxis(voxels, -1, 0))
+    assert scan.facts["orientation"] == "as stored, slices are not axial"
+
+
+@pytest.mark.parametrize(
+    "affine", [None, np.diag([2.0, 0, 0, 1]), np.full((4, 4), np.nan)], ids=["no", "flat", "nan"]
+)
+def test_a_volume_without_directions_stays_as_stored(tmp_path: Path, affine: Any) -> None:
+    voxels = np.arange(5 * 6 * 4, dtype=np.float32).reshape(5, 6, 4)
+    header = nibabel.Nifti1Header()
+    if affine is not None:
+        header["sform_code"] = 1
+        header["srow_x"], header["srow_y"], header["srow_z"] = affine[:3]
+    nibabel.Nifti1Image(voxels, None, header).to_filename(tmp_path / "a.nii")
+    assert int(nibabel.load(tmp_path / "a.nii").header["sform_code"]) == (affine is not None)
+    scan = read_scan(tmp_path / "a.nii")
+    assert np.array_equal(scan.data[:, 0], np.moveaxis(voxels, -1, 0))
+    assert scan.facts["orientation"] == "as stored"
+
+
+@pytest.mark.parametrize("is_placed", [True, False])
+@pytest.mark.parametrize("codes", ["LPS", "PSR"])
+def test_a_mask_beside_is_turned_alike(tmp_path: Path, codes: str, is_placed: bool) -> None:
+    """One that does not say where it lies is of the scan's voxels."""
+    path = make_head(tmp_path, codes)
+    source = nibabel.load(path)
+    known = np.zeros((5, 6, 4), np.uint8)
+    known[:2, :3] = 1
+    mask = reorient(nibabel.Nifti1Image(known, np.diag([2, 2.5, 3, 1])), codes)
+    voxels = np.asarray(mask.dataobj)
+    stored = nibabel.Nifti1Image(voxels, source.affine if is_placed else None)
+    stored.to_filename(tmp_path / "mask.nii.gz")
+    scan = read_scan(path, mask=tmp_path / "mask.nii.gz")
+    assert scan.mask is not None
+    assert np.array_equal(scan.mask, show(known)[0] == 1)
 
 
 @pytest.mark.parametrize("shape", [(5, 4), (5, 4, 1, 1)])
@@ -67,7 +171,7 @@ def test_version_2_and_other_shapes_keep_their_shape(
 ) -> None:
     nibabel.Nifti2Image(np.ones(shape, np.float32), np.eye(4)).to_filename(tmp_path / "a.nii.gz")
     scan = read_scan(tmp_path / "a.nii.gz")
-    assert scan.data.shape == (1, 1, 5, 4)
+    assert scan.data.shape == (1, 1, 4, 5)
     paths = write_results(tmp_path, scan, make_results(scan), {})
     back = nibabel.load(paths[0])
     assert isinstance(back, nibabel.Nifti2Image)

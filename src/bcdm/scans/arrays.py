@@ -12,7 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcdm.files import write_arrays
-from bcdm.scans.layout import arrange, choose_key, choose_kind, kept_dtype, shape_mask
+from bcdm.scans.layout import (
+    arrange,
+    choose_key,
+    choose_kind,
+    kept_dtype,
+    name_axes,
+    shape_mask,
+)
 from bcdm.scans.limits import LIMIT_HEADER, check_size, library, read_exactly, refusal
 from bcdm.scans.output import place, writing
 from bcdm.scans.scan import Results, Scan
@@ -187,5 +194,10 @@ def _read_scan(
     data = arrange(path, _read_numbers(path, stream, declared, kept), kind)
     size = data.shape[-2], data.shape[-1]
     known = shape_mask(path, mask, size) if mask is not None else None
-    facts = {"array": name, "stored type": str(declared.dtype), "stored shape": [*declared.shape]}
+    facts = {
+        "array": name,
+        "stored type": str(declared.dtype),
+        "stored shape": [*declared.shape],
+        **name_axes(declared.shape, kind),
+    }
     return Scan(path, format, kind, data, known, None, size, facts)

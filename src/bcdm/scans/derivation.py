@@ -211,7 +211,10 @@ def _map(
     import highdicom
     from pydicom.sr.codedict import codes
 
-    sources = [_complete(head, seed, index) for index, head in enumerate(heads)]
+    spacing, thickness = [*(frames[0].spacing or (1.0, 1.0))], frames[0].thickness or 1.0
+    for index, head in enumerate(heads):
+        _complete(head, seed, index)
+        head.PixelSpacing, head.SliceThickness = spacing, thickness
     top = float(values.max())
     mapping = highdicom.pm.RealWorldValueMapping(
         lut_label=name,
@@ -225,10 +228,8 @@ def _map(
         highdicom.PlanePositionSequence("PATIENT", frame.position or (0.0, 0.0, float(index)))
         for index, frame in enumerate(frames)
     ]
-    spacing = [float(side) for side in heads[0].PixelSpacing]
-    thickness = float(heads[0].get("SliceThickness") or 1.0)
     mapped: Any = highdicom.pm.ParametricMap(
-        source_images=sources,
+        source_images=heads,
         pixel_array=np.ascontiguousarray(values),
         series_instance_uid=_name(seed, name),
         series_number=1,
@@ -267,7 +268,7 @@ def _settle(mapped: Any, head: "Dataset", dimensions: str) -> None:
         item.DimensionOrganizationUID = dimensions
 
 
-def _complete(head: "Dataset", seed: bytes, index: int) -> "Dataset":
+def _complete(head: "Dataset", seed: bytes, index: int) -> None:
     """Adds what a map repeats of its sources and what stripped files lack."""
     for keyword in _REPEATED:
         if keyword not in head:
@@ -275,9 +276,6 @@ def _complete(head: "Dataset", seed: bytes, index: int) -> "Dataset":
     for keyword in ("StudyInstanceUID", "FrameOfReferenceUID"):
         if not head.get(keyword):
             setattr(head, keyword, _name(seed, keyword))
-    if not head.get("PixelSpacing"):
-        head.PixelSpacing = [1.0, 1.0]
     if not head.get("ImagePositionPatient"):
         head.ImagePositionPatient = [0.0, 0.0, float(index)]
         head.ImageOrientationPatient = [*_UPRIGHT]
-    return head

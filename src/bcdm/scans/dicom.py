@@ -30,15 +30,16 @@ _FACTS = {
     "field strength in T": "MagneticFieldStrength",
     "TR in ms": "RepetitionTime",
     "TE in ms": "EchoTime",
-    "slice thickness in mm": "SliceThickness",
 }
 
 
 class Frame(NamedTuple):
-    """How one image of a file is placed in space, and how its numbers are meant."""
+    """How one image of a file is placed in space, in mm, and how its numbers are meant."""
 
     position: tuple[float, float, float] | None
     orientation: tuple[float, ...] | None
+    spacing: tuple[float, float] | None
+    thickness: float | None
     slope: float
     intercept: float
 
@@ -151,7 +152,10 @@ def list_frames(path: Path, head: "Dataset") -> list[Frame]:
         intercept = _find(path, groups, "PixelValueTransformationSequence", "RescaleIntercept")
         position = _find(path, groups, "PlanePositionSequence", "ImagePositionPatient", 3)
         orientation = _find(path, groups, "PlaneOrientationSequence", "ImageOrientationPatient", 6)
-        frame = Frame(position, orientation, 1.0 if slope is None else slope, intercept or 0.0)
+        spacing = _find(path, groups, "PixelMeasuresSequence", "PixelSpacing", 2)
+        thickness = _find(path, groups, "PixelMeasuresSequence", "SliceThickness")
+        scaling = 1.0 if slope is None else slope, intercept or 0.0
+        frame = Frame(position, orientation, spacing, thickness, *scaling)
         if frame.slope == 0:
             raise refusal(path, "has a rescale slope of zero: export it anew")
         frames.append(frame)
@@ -228,9 +232,10 @@ def _list_facts(head: "Dataset", frames: Sequence[Frame]) -> dict[str, Any]:
     for name, keyword in _FACTS.items():
         number = _number(head, keyword)
         facts[name] = number if number is not None else _text(head, keyword)
-    spacing = _numbers(head, "PixelSpacing", 2)
-    if spacing is not None:
-        facts["spacing in mm"] = [*spacing]
+    if frames[0].thickness is not None:
+        facts["slice thickness in mm"] = frames[0].thickness
+    if frames[0].spacing is not None:
+        facts["spacing in mm"] = [*frames[0].spacing]
     return {name: value for name, value in facts.items() if value != ""}
 
 

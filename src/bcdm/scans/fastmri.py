@@ -19,7 +19,7 @@ FORMAT = "fastMRI HDF5"
 
 
 def read(path: Path, file: Any, key: str | None) -> Scan:
-    """Reads `kspace`, or the dataset of the given key, with its mask and header."""
+    """Reads `kspace`, or the dataset of the given key, with its header and the mask of k-space."""
     name = key or "kspace"
     entry = hdf5.find(path, file, name)
     if entry is None:
@@ -50,7 +50,7 @@ def read(path: Path, file: Any, key: str | None) -> Scan:
             # The readout runs along the rows here.
             size = min(size[0], header.recon[0]), min(size[1], header.recon[1])
             facts["oversampling"] = round(data.shape[-2] / size[0], 3)
-    entry = hdf5.find(path, file, "mask")
+    entry = hdf5.find(path, file, "mask") if kind == "k-space" else None
     mask = None if entry is None else _read_mask(path, entry, data, facts)
     return Scan(path, FORMAT, kind, data, mask, None, size, facts, xml)
 
@@ -65,7 +65,9 @@ def _read_mask(
     padding = np.ones(data.shape[-1], bool)
     if len(taken):
         padding[taken[0] : taken[-1] + 1] = False
-        facts["padding columns"] = int(padding.sum())
+    left_out = int((mask.any(0) & padding).sum())
+    if left_out:
+        facts["sampled columns left out as padding"] = left_out
     return mask & ~padding
 
 

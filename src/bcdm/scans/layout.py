@@ -10,7 +10,16 @@ from numpy.typing import NDArray
 from bcdm.scans.limits import check_name, refusal
 from bcdm.scans.scan import Kind
 
-__all__ = ["COMPLEX", "FLOAT", "arrange", "choose_key", "choose_kind", "kept_dtype", "shape_mask"]
+__all__ = [
+    "COMPLEX",
+    "FLOAT",
+    "arrange",
+    "choose_key",
+    "choose_kind",
+    "kept_dtype",
+    "name_axes",
+    "shape_mask",
+]
 
 COMPLEX = np.dtype(np.complex64)
 FLOAT = np.dtype(np.float32)
@@ -78,6 +87,19 @@ def arrange(path: Path, array: NDArray[Any], kind: Kind) -> NDArray[Any]:
             f"{'coils' if kind == 'k-space' else '1 or 3 channels'}, rows, columns)",
         )
     return array if first else np.moveaxis(array, -1, 1)
+
+
+def name_axes(shape: tuple[int, ...], kind: Kind) -> dict[str, str]:
+    """A fact on how `arrange` reads axes that could be meant in two ways, or none.
+
+    >>> name_axes((4, 64, 64), "k-space")["read as"]
+    '4 coils of one slice; store 4 slices of one coil as (4, 1, 64, 64)'
+    """
+    if kind != "k-space" or len(shape) != 3 or shape[0] == 1:
+        return {}
+    count, rows, columns = shape
+    other = f"store {count} slices of one coil as ({count}, 1, {rows}, {columns})"
+    return {"read as": f"{count} coils of one slice; {other}"}
 
 
 def shape_mask(path: Path, mask: NDArray[Any], size: tuple[int, int]) -> NDArray[np.bool_]:

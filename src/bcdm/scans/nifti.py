@@ -1,4 +1,4 @@
-"""NIfTI images: .nii and .nii.gz, slices along the last axis."""
+"""NIfTI images: .nii and .nii.gz, shown the way up that models know."""
 
 import gzip
 import json
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from bcdm.scans.layout import FLOAT
 from bcdm.scans.limits import LIMIT_HEADER, check_size, library, read_exactly, refusal
+from bcdm.scans.orientation import STORED, Turn, find_turn
 from bcdm.scans.output import place, writing
 from bcdm.scans.scan import Results, Scan
 
@@ -35,8 +36,13 @@ def find_header(start: bytes) -> bytes | None:
     return None
 
 
-def read(path: Path, key: str | None) -> Scan:
-    """Reads a volume (rows, columns, slices), scaled by the header's slope and intercept."""
+def read(path: Path, key: str | None, beside: bytes = b"") -> Scan:
+    """Reads a volume, scaled by the header's slope and intercept.
+
+    Images are axial with anterior at the top and left on the left, if the header gives a position
+    (see `find_turn`). Otherwise they are turned as those of another header, that of a scan which
+    this file lies beside; or rows, columns and slices are the axes as stored.
+    """
     if key is not None:
         raise refusal(path, f"holds one volume without a name: leave out the key {key!r}")
     with _opened(path) as stream:
@@ -51,19 +57,41 @@ def read(path: Path, key: str | None) -> Scan:
             unit = header.get_xyzt_units()[0]
         volume = _check_volume(path, shape, stored)
         _skip(path, stream, len(block), offset)
-        data = np.empty((volume[2], 1, volume[0], volume[1]), FLOAT)
-        for image in data:
+        turn = _find_turn(path, header)
+        if turn is None:
+            turn = _find_turn(path, _parse(path, beside)) if beside else None
+        turn = turn or STORED
+        rows, columns, slices = (volume[axis] for axis in turn.axes)
+        data = np.empty((slices, 1, rows, columns), FLOAT)
+        voxels = turn.undo(np.moveaxis(data[:, 0], 0, -1))
+        for index in range(volume[2]):
             flat = read_exactly(path, stream, volume[:2], stored, stored)
             pixels = flat.reshape(volume[:2], order="F")
             with np.errstate(over="ignore", invalid="ignore"):
                 scaled = pixels * float(slope or 1.0) + float(intercept or 0.0)
-                image[0] = pixels if (slope, intercept) == (None, None) else scaled
-    spacing = [round(zoom * _MILLIMETRES.get(unit, 1.0), 6) for zoom in zooms[:3]]
+                is_plain = (slope, intercept) == (None, None)
+                voxels[..., index] = pixels if is_plain else scaled
+    lengths = [round(zoom * _MILLIMETRES.get(unit, 1.0), 6) for zoom in zooms]
+    spacing = [lengths[axis] for axis in turn.axes if axis < len(lengths)]
     facts: dict[str, Any] = {"stored type": str(stored), "stored shape": [*shape]}
+    facts["orientation"] = turn.words
     # A damaged header may hold any number, and JSON has no word for some.
     if all(math.isfinite(side) for side in spacing):
         facts["spacing in mm"] = spacing
-    return Scan(path, FORMAT, "image", data, None, None, volume[:2], facts, block)
+    return Scan(path, FORMAT, "image", data, None, None, (rows, columns), facts, block)
+
+
+def _find_turn(path: Path, header: Any) -> Turn | None:
+    """How the volume of a header is shown, or None if it does not say where it lies."""
+    with library(path):
+        if not (int(header["sform_code"]) > 0 or int(header["qform_code"]) > 0):
+            return None
+        shape = [*(int(length) for length in header.get_data_shape()), 1][:3]
+        try:
+            affine = header.get_best_affine()
+        except ValueError:  # of a rotation that is none
+            return None
+        return find_turn(affine, (shape[0], shape[1], shape[2]))
 
 
 @contextmanager
@@ -145,8 +173,9 @@ def _make_image(scan: Scan, values: NDArray[np.float32], name: str, provenance: 
     with library(scan.path, "written"):
         import nibabel
 
-        _resize(header, scan.size)
-        voxels = np.moveaxis(values[:, 0], 0, -1).reshape(header.get_data_shape())
+        turn = _find_turn(scan.path, header) or STORED
+        _resize(header, turn, scan.size)
+        voxels = turn.undo(np.moveaxis(values[:, 0], 0, -1)).reshape(header.get_data_shape())
         header.set_data_dtype(np.float32)
         header.set_slope_inter(None, None)
         header["cal_max"] = header["cal_min"] = 0
@@ -157,22 +186,26 @@ def _make_image(scan: Scan, values: NDArray[np.float32], name: str, provenance: 
         return kind(voxels, header.get_best_affine(), header)
 
 
-def _resize(header: Any, size: tuple[int, int]) -> None:
+def _resize(header: Any, turn: Turn, size: tuple[int, int]) -> None:
     """The same field of view in other voxels: shape, spacing and position."""
-    shape = header.get_data_shape()
-    if shape[:2] == size:
+    old = header.get_data_shape()
+    new = [*old]
+    for axis, length in zip(turn.axes[:2], size, strict=True):
+        new[axis] = length
+    if new == [*old]:
         return
     placed = [
         (header.get_qform(coded=True), header.set_qform),
         (header.get_sform(coded=True), header.set_sform),
     ]
-    ratios = [whole / length for whole, length in zip(shape[:2], size, strict=True)]
+    ratios = [whole / length for whole, length in zip(old, new, strict=True)]
     zooms = header.get_zooms()
-    header.set_data_shape((*size, *shape[2:]))
-    header.set_zooms([*(z * r for z, r in zip(zooms, ratios, strict=False)), *zooms[2:]])
-    change = np.diag([*ratios, 1.0, 1.0])
-    # Positions are of the middle of a voxel.
-    change[:2, 3] = [(ratio - 1) / 2 for ratio in ratios]
+    header.set_data_shape(new)
+    header.set_zooms([zoom * ratio for zoom, ratio in zip(zooms, ratios, strict=True)])
+    change = np.eye(4)
+    for axis, ratio in enumerate(ratios[:3]):
+        # Positions are of the middle of a voxel.
+        change[axis, [axis, 3]] = ratio, (ratio - 1) / 2
     for (affine, code), place_anew in placed:
         if affine is not None:
             place_anew(affine @ change, int(code))

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bcdm.scans import arrays, isolation
+from bcdm.scans import arrays, isolation, nifti
 from bcdm.scans.formats import Format, find_format
 from bcdm.scans.kspace import find_sampled, have_one_mask
 from bcdm.scans.layout import shape_mask
@@ -25,7 +25,8 @@ def read_scan(path: str | Path, mask: str | Path | None = None, key: str | None 
     Args:
         path: A file, or the folder of a DICOM series or of zarr.
         mask: A file with what was sampled of k-space or is known of the image, (rows, columns) or
-            (columns,): a picture, .npy or .npz, anything but zero. It overrules the scan's own.
+            (columns,): a picture, .npy, .npz or NIfTI, anything but zero. It overrules the scan's
+            own. Rows and columns are those of `Scan.data`; NIfTI is turned as scans are.
         key: The name of the array in a file that holds several; for a folder of several DICOM
             series, the SeriesInstanceUID.
 
@@ -37,7 +38,7 @@ def read_scan(path: str | Path, mask: str | Path | None = None, key: str | None 
         scan = _read(find_format(path), path, key)
         if mask is not None:
             rows, columns = scan.data.shape[-2:]
-            scan = replace(scan, mask=read_mask(Path(mask), (rows, columns)))
+            scan = replace(scan, mask=read_mask(Path(mask), (rows, columns), scan))
         return _complete(scan)
     except MemoryError:
         raise refusal(path, "takes more memory than there is: split it") from None
@@ -51,11 +52,17 @@ def _read(format: Format, path: Path, key: str | None) -> Scan:
     return scan
 
 
-def read_mask(path: Path, size: tuple[int, int]) -> NDArray[np.bool_]:
-    """Reads a mask (rows, columns): a picture, .npy or .npz, anything but zero."""
+def read_mask(path: Path, size: tuple[int, int], beside: Scan | None = None) -> NDArray[np.bool_]:
+    """Reads a mask (rows, columns): a picture, .npy, .npz or NIfTI, anything but zero.
+
+    One in NIfTI that does not say where it lies is turned as the scan that it lies beside.
+    """
     format = find_format(path)
     if format.names[0] in ("npy", "npz"):
         return shape_mask(path, arrays.read_mask_array(path), size)
+    if format.names[0] == nifti.FORMAT and beside is not None and beside.format == nifti.FORMAT:
+        held = nifti.read(path, None, beside.header)
+        return shape_mask(path, (held.data != 0).any((0, 1)), size)
     # A mask may be a picture in colour.
     return shape_mask(path, (_read(format, path, None).data != 0).any((0, 1)), size)
 

@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bcdm.scans.layout import arrange, choose_key, choose_kind, kept_dtype, shape_mask
+from bcdm.scans.layout import (
+    arrange,
+    choose_key,
+    choose_kind,
+    kept_dtype,
+    name_axes,
+    shape_mask,
+)
 from bcdm.scans.limits import (
     LIMIT_HEADER,
     check_links,
@@ -55,7 +62,12 @@ def read(path: Path, key: str | None) -> Scan:
     data = arrange(path, _read_array(path, folder, metadata, kept_dtype(kind)), kind)
     size = data.shape[-2], data.shape[-1]
     known = shape_mask(path, mask, size) if mask is not None else None
-    facts = {"array": name, "stored type": str(stored), "stored shape": [*shape]}
+    facts = {
+        "array": name,
+        "stored type": str(stored),
+        "stored shape": [*shape],
+        **name_axes(shape, kind),
+    }
     return Scan(path, FORMAT, kind, data, known, None, size, facts)
 
 
