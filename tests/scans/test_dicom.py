@@ -258,3 +258,13 @@ def test_results_do_not_go_into_the_series_itself(
     scan = read_scan(makers["make_dicom"](tmp_path))
     with pytest.raises(InputError, match="is the input itself"):
         write_results(scan.path, scan, make_results(scan), {})
+
+
+def test_what_was_simulated_says_so(
+    tmp_path: Path, makers: Makers, make_results: Callable[..., Any]
+) -> None:
+    scan = read_scan(makers["make_dicom"](tmp_path))
+    scan = replace(scan, facts=dict(scan.facts) | {"simulated": True})
+    paths = write_results(tmp_path / "out", scan, make_results(scan), {})
+    image = pydicom.dcmread(next(paths[0].iterdir()))
+    assert image.DerivationDescription.endswith("simulated from this clean image")

@@ -54,7 +54,10 @@ def estimate_from_k_space(kspace: ArrayLike, mask: ArrayLike | None = None) -> N
     if symmetry is not None:
         return symmetry
     air, outskirts = (find(data, taken) for find in (_estimate_from_air, _estimate_from_outskirts))
-    return choose([air, outskirts], "the signal hides the noise of the measured k-space (has its image a phase?)")
+    return choose(
+        [air, outskirts],
+        "the signal hides the noise of the measured k-space (has its image a phase?)",
+    )
 
 
 def _fold(data: Complex, taken: Mask) -> tuple[Complex, Complex]:

@@ -193,9 +193,10 @@ def _choose_operator(scan: Scan, model: Model) -> LinearOperator:
     trained = model.trained_operator
     if scan.kind == "k-space":
         if scan.data.shape[1] > 1:
+            read = f" (read as: {scan.facts['read as']})" if "read as" in scan.facts else ""
             raise UnfitError(
                 f"{scan.path.name} has {scan.data.shape[1]} coils and {model.config.name} takes "
-                "one: combine them first"
+                f"one: combine them first{read}"
             )
         assert scan.mask is not None
         found: LinearOperator = FourierMask(torch.from_numpy(scan.mask), real=True)

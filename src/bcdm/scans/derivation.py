@@ -63,6 +63,8 @@ def write(folder: Path, scan: Scan, results: Results, provenance: str) -> list[P
         for index, (head, placed) in enumerate(zip(heads, frames, strict=True)):
             mean = results.mean[start : start + len(placed), 0]
             derived = _derive(head, placed, mean, seed.digest(), index, provenance)
+            if scan.facts.get("simulated"):
+                derived.DerivationDescription += ", which was simulated from this clean image"
             derived.save_as(partial / f"{index + 1:05d}.dcm", enforce_file_format=True)
             start += len(placed)
     sidecar = place(folder, scan, "_results.json")
