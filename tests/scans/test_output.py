@@ -24,7 +24,7 @@ def test_a_write_that_fails_is_one_line(
         (tmp_path / "out" / "left").touch()
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(np, "savez", fail)
+    monkeypatch.setattr("bcdm.scans.arrays.write_arrays", fail)
     with pytest.raises(InputError, match=r"scan_results.npz cannot be written .*No space left"):
         write_results(tmp_path / "out", scan, make_results(scan), {})
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["left"]

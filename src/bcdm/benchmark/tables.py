@@ -71,13 +71,13 @@ def make_records(
         for metric, values in outcome.scores.items():
             if metric.startswith(("spread", "skill")):
                 continue
-            case = base | (
-                {"std over images": float(values.std())} if np.isfinite(values).all() else {}
-            )
+            case = dict(base)
+            if np.isfinite(values).all():
+                case["std over images"] = float(values.std())
+                if len(values) > few:
+                    case[SHARED] = float(values[choose_evenly(len(values), few)].mean())
             if (p := compare_pairs(outcome, outcomes[ours], metric, subjects)) is not None:
                 case["p against ours"] = p
-            if len(values) > few:
-                case[SHARED] = float(values[choose_evenly(len(values), few)].mean())
             groups = [subjects[k] for k in choose_evenly(len(subjects), len(values))]
             interval = bootstrap(values, groups=groups)
             records.append(record(metric, case, float(values.mean()), "", interval))
