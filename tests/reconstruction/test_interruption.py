@@ -48,9 +48,16 @@ def count_done(out: Path) -> int:
     return int(stored["attributes"]["done"].get("0", 0))
 
 
+def _heed_interrupts() -> None:
+    """Shells start what runs in the background deaf to Ctrl-C; so were all its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def stop_midway(command: list[str], out: Path, number: int) -> tuple[int, str]:
     """Starts it, sends a signal once some samples are there; exit code and what it said."""
-    with subprocess.Popen([*command, out], stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [*command, out], stderr=subprocess.PIPE, text=True, preexec_fn=_heed_interrupts
+    ) as process:
         deadline = time.monotonic() + 120
         # By slices of time, so that it cannot run to its end while nobody looks.
         while count_done(out) < 2 * BATCH and time.monotonic() < deadline:
