@@ -135,7 +135,7 @@ def test_noise_is_compared_whatever_the_shape_of_the_mask() -> None:
 
 def test_what_is_not_there_is_one_line(masked_model: Model, measurement, images, tmp_path) -> None:
     one = reconstruct(masked_model, measurement, samples=1, calls=1, progress=False)
-    with pytest.raises(InputError, match="one sample has no standard deviation"):
+    with pytest.raises(InputError, match="needs 2 samples or more"):
         _ = one.std_error
     with pytest.raises(InputError, match="there is no image 9"):
         one.support(torch.ones(16, 16, dtype=torch.bool), number=9)

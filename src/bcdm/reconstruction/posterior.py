@@ -58,7 +58,7 @@ class Posterior:
     def std_error(self) -> float:
         """The relative standard error of `std`, for normal pixels: 1 / sqrt(2 (S - 1))."""
         if len(self.samples) < 2:
-            raise InputError("one sample has no standard deviation: draw more")
+            raise InputError("a standard deviation needs 2 samples or more")
         return float((2 * (len(self.samples) - 1)) ** -0.5)
 
     def quantiles(self, levels: Sequence[float]) -> Tensor:
@@ -70,7 +70,8 @@ class Posterior:
         """The central interval of each pixel that should hold the truth with probability `level`.
 
         Its ends are means between order statistics, so that it is right for few samples too: of S
-        samples and the truth every rank is equally likely.
+        samples and the truth every rank is equally likely. It is that of the samples as they are;
+        what `bcdm reconstruct` writes is scaled by the model's calibration, too.
         """
         count = len(self.samples)
         if not 0 < level <= (count - 1) / (count + 1):
