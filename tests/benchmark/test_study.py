@@ -133,10 +133,11 @@ def test_means_are_clipped_where_settings_say_so(folder: Path) -> None:
     assert torch.equal(means[True], means[False].clamp(-1, 1))
 
 
-def test_networks_of_other_seeds_get_the_same_steps(folder: Path) -> None:
+@pytest.mark.parametrize("changes", [["training.seed=1"], [*DUAL, "steps=network:plain"]])
+def test_networks_that_cost_as_much_get_the_same_steps(folder: Path, changes: list[str]) -> None:
     """A step of theirs takes as long, whatever else the machine did while one was timed."""
     study = yaml.safe_load((folder / "study.yaml").read_text())
-    study["networks"]["again"] = ["training.seed=1"]
+    study["networks"]["again"] = changes
     study["methods"] = {
         name: {"kind": "network", "network": name, "calls": 2} for name in ("plain", "again")
     }
@@ -195,6 +196,10 @@ def test_a_family_model_asks_for_an_operator(folder: Path) -> None:
         ("[1]", "holds no settings"),
         ("{extends: none.yaml}", "is no task"),
         ("{extends: common.yaml, base: base.yaml, beaten: [none]}", "compares no method"),
+        (
+            "{extends: common.yaml, base: base.yaml, networks: {dual: ['steps=network:none']}}",
+            "has no network",
+        ),
     ],
 )
 def test_mistakes_are_one_line(folder: Path, content: str, said: str) -> None:

@@ -1,5 +1,7 @@
 """What samples say: intervals that hold what they promise, support for a feature, memory."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,7 @@ from bcdm.errors import InputError, ShapeError
 from bcdm.measurement import Measurement
 from bcdm.operators import FourierMask
 from bcdm.reconstruction import Posterior, reconstruct
-from bcdm.reconstruction.calibration import compare_noise
+from bcdm.reconstruction.calibration import Calibration, compare_noise
 from bcdm.reconstruction.posterior import draw_samples
 
 
@@ -44,10 +46,24 @@ def test_intervals_hold_what_they_promise(masked_model, measurement, count, leve
     generator = torch.Generator().manual_seed(0)
     drawn = torch.randn(count + 1, 1, 1, 100, 200, generator=generator)
     posterior = Posterior(masked_model, measurement, drawn[0], drawn[1:])
-    low, high = posterior.interval(level)
+    low, high = posterior.interval(level, calibrated=False)
     held = float(((drawn[0] >= low) & (drawn[0] <= high)).double().mean())
     # Between order statistics the interpolation is exact for uniform spacings only.
     assert abs(held - level) < 4 * (level * (1 - level) / 20_000) ** 0.5 + 0.004
+
+
+def test_intervals_are_scaled_as_the_calibration_asks(masked_model, measurement) -> None:
+    calibration = Calibration({}, {}, 0.0, {0.5: 1.2, 0.8: 2.0}, (0.0, 0.5, 1.0), "faces")
+    facts = masked_model.facts | {"calibration": calibration.to_plain()}
+    model = replace(masked_model, facts=facts)
+    drawn = torch.randn(20, 1, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+    posterior = Posterior(model, measurement, drawn[0], drawn)
+    # The nearest level where none is as small or large, and between two of them a value between.
+    for level, factor in [(0.3, 1.2), (0.5, 1.2), (0.65, 1.6), (0.8, 2.0), (0.9, 2.0)]:
+        low, high = posterior.interval(level)
+        plain_low, plain_high = posterior.interval(level, calibrated=False)
+        torch.testing.assert_close(low + high, plain_low + plain_high)
+        torch.testing.assert_close(high - low, factor * (plain_high - plain_low))
 
 
 def test_an_interval_that_few_samples_cannot_tell_is_refused(masked_model, measurement) -> None:

@@ -45,6 +45,7 @@ __all__ = [
 COVERED = (0.5, 0.8)
 SHOWN = 3  # images that figures may show
 _START, _SEED, _MINUTES = "training.start_from=network:", "training.seed=", "minutes="
+_STEPS = "steps=network:"
 BUDGETS = "budgets.json"  # what each network was given: the same steps everywhere
 
 
@@ -59,7 +60,8 @@ class Task(BaseModel):
         set: Changes to the base that all networks share.
         networks: Changes of each network, by name; those that a method uses are trained.
             "training.start_from=network:NAME" starts one from another; "minutes=N" gives it
-            another training time.
+            another training time, "steps=network:NAME" as many steps as another that costs as
+            much a step: times differ from run to run.
         operator: What test images are measured with, if that is not what was trained for.
         noise_std: The same for the noise.
         methods: What is compared, by the name in the tables.
@@ -98,7 +100,8 @@ class Task(BaseModel):
 
     def list_changes(self, name: str) -> list[str]:
         """Changes to the base that make a network's settings."""
-        return [c for c in (*self.set, *self.networks[name]) if not c.startswith(_MINUTES)]
+        own = (_MINUTES, _STEPS)
+        return [c for c in (*self.set, *self.networks[name]) if not c.startswith(own)]
 
     def find_minutes(self, name: str) -> float:
         """The training time of a network: its own, or that of all."""
@@ -148,6 +151,10 @@ def load_task(path: Path) -> Task:
         raise InputError(f"{path} is no task: {' '.join(str(error).split())[:300]}") from None
     if unknown := ({task.ours, *task.figure, *task.beaten} - set(task.methods)):
         raise InputError(f"{path} compares no method {sorted(unknown)}")
+    changes = [change for given in task.networks.values() for change in given]
+    named = {c.split(":", 1)[1] for c in changes if c.startswith((_START, _STEPS))}
+    if unknown := named - set(task.networks):
+        raise InputError(f"{path} has no network {sorted(unknown)}")
     return task
 
 
@@ -245,7 +252,10 @@ def _train(
             content.append(start.facts["hashes"])
             changes[number] = f"training.start_from={other / 'model'}"
     folder = work / "networks" / f"{settings['name']}-{_hash(content)}"
-    given = read_budget(out / BUDGETS, name) or read_budget(out / BUDGETS, _find_twin(task, name))
+    given = read_budget(out / BUDGETS, name)
+    if given is None and (twin := _find_twin(task, name)) != name:
+        _train(task, twin, data, out, work, report)
+        given = read_budget(out / BUDGETS, twin)
     budget = train_for(minutes, task.base, changes, data, folder, report, given)
     write_budget(out / BUDGETS, name, budget)
     logs = out / "logs"
@@ -255,9 +265,12 @@ def _train(
 
 
 def _find_twin(task: Task, name: str) -> str:
-    """The first network of the same settings but for seed and start: a step takes as long."""
+    """A network whose step takes as long: the one named, or the first but for seed and start."""
+    for change in task.networks[name]:
+        if change.startswith(_STEPS):
+            return change.removeprefix(_STEPS)
     plain = {
-        other: [change for change in changes if not change.startswith((_SEED, _START))]
+        other: [change for change in changes if not change.startswith((_SEED, _START, _STEPS))]
         for other, changes in task.networks.items()
     }
     return next(other for other, changes in plain.items() if changes == plain[name])

@@ -217,11 +217,10 @@ def _cover(model: Model, data: Path | None, count: int, calls: int, seed: int) -
         )
         posterior = reconstruct(model, measured, samples=SAMPLES, calls=calls, seed=seed + k,
                                 progress=False)  # fmt: skip
-        for level, factor in calibration.factors.items():
-            low, high = posterior.interval(level)
-            away, half = (truth - (low + high) / 2).abs(), (high - low) / 2
-            for name, width in (("before", half), ("after", factor * half)):
-                held = float((away <= width).double().mean())
+        for level in calibration.factors:
+            for name, calibrated in (("before", False), ("after", True)):
+                low, high = posterior.interval(level, calibrated=calibrated)
+                held = float(((truth >= low) & (truth <= high)).double().mean())
                 found.setdefault(f"{name} {level}", []).append(held)
     subjects = [str(k) if source.subjects is None else str(source.subjects[k]) for k in rows]
     return {n: np.array(v) for n, v in found.items()} | {"subjects": np.array(subjects)}

@@ -96,6 +96,18 @@ class Calibration:
         return cls(looks, plain["tables"], plain["threshold"], factors, brightness, on)
 
 
+def find_factor(model: Model, level: float) -> float:
+    """How many times as wide intervals should be as those of the samples; 1 if nothing is known.
+
+    Between levels that were fitted it is interpolated, beyond them that of the nearest.
+    """
+    calibration = Calibration.of(model)
+    if calibration is None or not calibration.factors:
+        return 1.0
+    levels = sorted(calibration.factors)
+    return float(np.interp(level, levels, [calibration.factors[one] for one in levels]))
+
+
 def look(model: Model, measurement: Measurement, mean: Tensor) -> dict[str, Tensor]:
     """Descriptions of what measurements show, (B, n) each: by linear estimate and by mean."""
     black = model.config.data.value_range[0]
@@ -276,7 +288,7 @@ def _split(model: Model, count: int) -> list[list[int]]:
 
 def exceed(posterior: Posterior, truth: Tensor, level: float) -> Tensor:
     """How far the truth is from the middle of its interval, in half widths, for every pixel."""
-    low, high = posterior.interval(level)
+    low, high = posterior.interval(level, calibrated=False)
     width = (high - low).clamp_min(1e-12) / 2
     return ((truth - (low + high) / 2).abs() / width).flatten().float()
 

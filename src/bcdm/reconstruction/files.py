@@ -16,7 +16,7 @@ from bcdm.checkpoint import Model, save_operator
 from bcdm.diffusion import DPMSolver, posterior_mean, sample
 from bcdm.errors import InputError
 from bcdm.files import remove_partial, replacing, write_arrays, write_text
-from bcdm.reconstruction.calibration import Calibration
+from bcdm.reconstruction.calibration import find_factor
 from bcdm.reconstruction.features import Feature, crop_middle, weigh
 from bcdm.reconstruction.fitting import Fitted, find_unfamiliar
 from bcdm.reconstruction.posterior import CALLS, Posterior, draw_samples
@@ -105,7 +105,7 @@ def reconstruct_scan(
     """
     settings = plan.to_plain() | {
         "noise_std": fitted.noise.std, "gain": fitted.units.gain, "offset": fitted.units.offset,
-        "interval_factor": _find_factor(model),
+        "interval_factor": find_factor(model, LEVEL),
     }  # fmt: skip
     if fitted.scan.facts.get("simulated"):
         settings["simulated"] = True
@@ -238,23 +238,15 @@ def _open_store(
     return zarr.open_array(path, mode="r+")
 
 
-def _find_factor(model: Model) -> float:
-    """How many times as wide intervals are as those of the samples."""
-    calibration = Calibration.of(model)
-    return calibration.factors.get(LEVEL, 1.0) if calibration is not None else 1.0
-
-
 def _summarise(model: Model, fitted: Fitted, posteriors: Sequence[Posterior]) -> Results:
     """Mean, standard deviation and intervals in the file's units."""
-    factor = _find_factor(model)
     means, stds, lows, highs = [], [], [], []
     for one in posteriors:
         low, high = one.interval(LEVEL)
-        middle, half = (low + high) / 2, factor * (high - low) / 2
         means.append(fitted.units.to_file(one.mean))
         stds.append(fitted.units.to_file_size(one.std))
-        lows.append(fitted.units.to_file(middle - half))
-        highs.append(fitted.units.to_file(middle + half))
+        lows.append(fitted.units.to_file(low))
+        highs.append(fitted.units.to_file(high))
     mean, std, low_end, high_end = (
         crop_middle(torch.from_numpy(np.concatenate(part)), fitted.scan.size).numpy()
         for part in (means, stds, lows, highs)

@@ -66,12 +66,16 @@ class Posterior:
         at = torch.tensor(levels, dtype=self.samples.dtype, device=self.samples.device)
         return torch.quantile(self.samples, at, dim=0)
 
-    def interval(self, level: float = 0.9) -> tuple[Tensor, Tensor]:
+    def interval(self, level: float = 0.9, *, calibrated: bool = True) -> tuple[Tensor, Tensor]:
         """The central interval of each pixel that should hold the truth with probability `level`.
 
         Its ends are means between order statistics, so that it is right for few samples too: of S
-        samples and the truth every rank is equally likely. It is that of the samples as they are;
-        what `bcdm reconstruct` writes is scaled by the model's calibration, too.
+        samples and the truth every rank is equally likely.
+
+        Args:
+            level: The probability.
+            calibrated: Widens or narrows it as the model's calibration asks, if it has one;
+                False is what the samples alone say.
         """
         count = len(self.samples)
         if not 0 < level <= (count - 1) / (count + 1):
@@ -85,6 +89,11 @@ class Posterior:
         below, part = int(place), place - int(place)
         low = (1 - part) * ordered[below] + part * ordered[below + 1]
         high = (1 - part) * ordered[-1 - below] + part * ordered[-2 - below]
+        if calibrated:
+            from bcdm.reconstruction.calibration import find_factor
+
+            middle, half = (low + high) / 2, find_factor(self.model, level) * (high - low) / 2
+            low, high = middle - half, middle + half
         return low, high
 
     def support(self, region: Tensor, *, number: int = 0, margin: int = 3) -> Support:
