@@ -10,7 +10,7 @@ from torch import Tensor
 from bcdm.checkpoint import Model
 from bcdm.errors import InputError, ShapeError
 from bcdm.measurement import Measurement
-from bcdm.operators import FourierMask
+from bcdm.operators import FourierMask, PixelMask
 from bcdm.reconstruction import Posterior, reconstruct
 from bcdm.reconstruction.calibration import Calibration, compare_noise
 from bcdm.reconstruction.posterior import draw_samples
@@ -50,6 +50,15 @@ def test_intervals_hold_what_they_promise(masked_model, measurement, count, leve
     held = float(((drawn[0] >= low) & (drawn[0] <= high)).double().mean())
     # Between order statistics the interpolation is exact for uniform spacings only.
     assert abs(held - level) < 4 * (level * (1 - level) / 20_000) ** 0.5 + 0.004
+
+
+def test_another_operator_than_that_of_training_is_red(masked_model, images) -> None:
+    mask = torch.ones(16, 16)
+    mask[6:10, 6:12] = 0  # two columns more than the model knows
+    other = Measurement.simulate(images[:2], PixelMask(mask), 0.05, seed=1)
+    posterior = reconstruct(masked_model, other, samples=2, calls=2, progress=False)
+    assert [card.light for card in posterior.trust] == ["red", "red"]
+    assert all("made for one operator" in card.summary for card in posterior.trust)
 
 
 def test_intervals_are_scaled_as_the_calibration_asks(masked_model, measurement) -> None:

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 
+import torch
+
 from bcdm.checkpoint import Model
 from bcdm.measurement import Measurement
 from bcdm.reconstruction.calibration import Calibration, measure
-from bcdm.reconstruction.fitting import NOISE_FACTOR
+from bcdm.reconstruction.fitting import NOISE_FACTOR, UnfitError, check_operator
 from bcdm.reconstruction.posterior import Posterior
 from bcdm.reconstruction.scores import chi_square_of
 from bcdm.report.content import Check, Judgement, Light, Trust
@@ -65,9 +67,17 @@ def assess(posterior: Posterior) -> list[Trust]:
 
 
 def _find_unfamiliar(model: Model, measurement: Measurement) -> list[str]:
-    if model.familiarity is None:
-        return [""] * len(measurement.y)
-    return [v.reason for v in model.familiarity.judge(measurement)]
+    """Why each measurement is none of those that the model was trained for, or nothing."""
+    if model.familiarity is not None:
+        return [verdict.reason for verdict in model.familiarity.judge(measurement)]
+    reasons = []
+    for k in range(len(measurement.y)):
+        try:
+            check_operator(measurement.select(torch.tensor([k])).operator, model)
+            reasons.append("")
+        except UnfitError as error:
+            reasons.append(str(error))
+    return reasons
 
 
 def _judge_noise(model: Model, std: float) -> list[Check]:
