@@ -47,6 +47,9 @@ MASK = torch.arange(16).reshape(4, 4) % 3 == 0
 def test_round_trip(operator: LinearOperator, tmp_path) -> None:
     save_operator(operator, tmp_path / "operator.safetensors")
     loaded = load_operator(tmp_path / "operator.safetensors")
+    plain = tmp_path / "plain"
+    plain.touch()  # others may read it where they may read any file
+    assert (tmp_path / "operator.safetensors").stat().st_mode == plain.stat().st_mode
     assert type(loaded) is type(operator)
     assert loaded.settings() == operator.settings()
     x = torch.randn(2, 1, 4, 4, generator=torch.Generator().manual_seed(0))

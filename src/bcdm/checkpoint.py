@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
-from torch import nn
+from safetensors.torch import load_file
+from safetensors.torch import save as pack
+from torch import Tensor, nn
 
 from bcdm import __version__, operators
 from bcdm.config import RunConfig, parse_config
@@ -26,7 +27,7 @@ from bcdm.construction import (
 from bcdm.data import Preparation
 from bcdm.errors import InputError
 from bcdm.familiarity import Familiarity, UnfamiliarWarning
-from bcdm.files import write_text
+from bcdm.files import replacing, write_text
 from bcdm.measurement import Measurement
 from bcdm.methods import Bayesian, BayesianDenoiser
 from bcdm.operators import LinearOperator, PixelMask
@@ -147,7 +148,7 @@ def save_model(
         name: (t.to(torch.float16) if half and t.ndim > 1 else t).contiguous()
         for name, t in network.state_dict().items()
     }
-    save_file(weights, str(folder / "model.safetensors"))
+    _write_tensors(folder / "model.safetensors", weights)
     names = ["model.safetensors"]
     if operator is not None and type(operator).__name__ in _OPERATORS:
         save_operator(operator, folder / "operator.safetensors")
@@ -291,7 +292,15 @@ def save_operator(operator: LinearOperator, path: str | Path) -> None:
     settings = json.dumps(operator.settings())
     header = {"format": _OPERATOR_FORMAT, "operator": kind, "settings": settings}
     tensors = {name: t.contiguous() for name, t in operator.tensors().items()}
-    save_file(tensors, str(path), header)
+    _write_tensors(Path(path), tensors, header)
+
+
+def _write_tensors(
+    path: Path, tensors: dict[str, Tensor], header: dict[str, str] | None = None
+) -> None:
+    """Writes a safetensors file with the usual permissions; the library's own is its owner's."""
+    with replacing(path) as partial:
+        partial.write_bytes(pack(tensors, header))
 
 
 def load_operator(path: str | Path) -> LinearOperator:
