@@ -102,6 +102,9 @@ def test_a_task_adds_to_what_it_extends(folder: Path) -> None:
     assert task.set == ("training.warmup=1", "parameterisation.probes=true")
     assert set(task.networks) == {"plain", "dual", "never used"}
     assert task.base == folder / "base.yaml"
+    few = {"extends": "study.yaml", "methods": {"dual": None}, "ours": "dual", "beaten": []}
+    (folder / "few.yaml").write_text(yaml.safe_dump(few | {"figure": ["dual"]}))
+    assert load_task(folder / "few.yaml").methods == {"dual": task.methods["dual"]}
 
 
 def test_committed_budgets_fix_the_steps(folder: Path) -> None:

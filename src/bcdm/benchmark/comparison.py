@@ -54,7 +54,7 @@ class Task(BaseModel):
 
     Attributes:
         extends: Another such file, whose settings hold where this one says nothing; its networks
-            are added to these, and its `set` comes first.
+            are added to these, its `set` comes first, and a method without settings is its.
         base: Settings of our own network's training, relative to the file that names it.
         minutes: Training time of each network on one thread.
         set: Changes to the base that all networks share.
@@ -173,7 +173,10 @@ def _read(path: Path, depth: int = 3) -> dict[str, Any]:
     parent = _read(path.parent / str(content.pop("extends")), depth - 1)
     networks = {**parent.get("networks", {}), **content.get("networks", {})}
     changes = [*parent.get("set", ()), *content.get("set", ())]
-    return parent | content | {"networks": networks, "set": changes}
+    known = parent.get("methods", {})
+    chosen = content.get("methods", known).items()
+    methods = {name: known.get(name) if own is None else own for name, own in chosen}
+    return parent | content | {"networks": networks, "set": changes, "methods": methods}
 
 
 def scale_down(task: Task) -> Task:
