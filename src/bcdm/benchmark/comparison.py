@@ -158,7 +158,7 @@ def load_task(path: Path) -> Task:
     return task
 
 
-def _read(path: Path, depth: int = 3) -> dict[str, Any]:
+def _read(path: Path, depth: int = 6) -> dict[str, Any]:
     """The settings of a file over those of the file that it extends."""
     try:
         content = yaml.safe_load(path.read_text())
