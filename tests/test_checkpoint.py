@@ -47,6 +47,10 @@ MASK = torch.arange(16).reshape(4, 4) % 3 == 0
 def test_round_trip(operator: LinearOperator, tmp_path) -> None:
     save_operator(operator, tmp_path / "operator.safetensors")
     loaded = load_operator(tmp_path / "operator.safetensors")
+    written = (tmp_path / "operator.safetensors").read_bytes()
+    for _ in range(5):
+        save_operator(operator, tmp_path / "again")
+        assert (tmp_path / "again").read_bytes() == written
     plain = tmp_path / "plain"
     plain.touch()  # others may read it where they may read any file
     assert (tmp_path / "operator.safetensors").stat().st_mode == plain.stat().st_mode
