@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from bcdm.benchmark.comparison import Task, _describe
+from bcdm.benchmark.comparison import _describe
 from bcdm.benchmark.contenders import ContenderConfig
+from bcdm.benchmark.task import Task
 from bcdm.checkpoint import load
 
 

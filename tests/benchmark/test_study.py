@@ -10,8 +10,9 @@ import yaml
 from click.testing import CliRunner, Result
 
 from bcdm.benchmark.budget import Budget, write_budget
-from bcdm.benchmark.comparison import choose_evenly, choose_shown, load_task
+from bcdm.benchmark.comparison import choose_evenly, choose_shown
 from bcdm.benchmark.contenders import ContenderConfig, expand_grid
+from bcdm.benchmark.task import load_task
 from bcdm.checkpoint import load
 from bcdm.cli import cli
 from bcdm.measurement import Measurement
@@ -202,6 +203,11 @@ def test_a_family_model_asks_for_an_operator(folder: Path) -> None:
         (
             "{extends: common.yaml, base: base.yaml, networks: {dual: ['steps=network:none']}}",
             "has no network",
+        ),
+        (
+            "{extends: common.yaml, base: base.yaml, networks: {"
+            "a: ['steps=network:b'], b: ['training.start_from=network:a']}}",
+            "networks wait for each other: ['a', 'b', 'a']",
         ),
     ],
 )

@@ -8,21 +8,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
-from typing import Any, Literal
 
 import numpy as np
 import torch
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from bcdm.benchmark import evaluate
 from bcdm.benchmark.budget import read_budget, train_for, write_budget
 from bcdm.benchmark.contenders import Contender, ContenderConfig, expand_grid
 from bcdm.benchmark.scores import Scores, open_lpips
+from bcdm.benchmark.task import START, Task
 from bcdm.checkpoint import Model, load
 from bcdm.config import load_config
-from bcdm.errors import InputError
 from bcdm.evaluation import LPIPS, crps
 from bcdm.files import replacing
 from bcdm.measurement import Measurement
@@ -31,87 +28,17 @@ from bcdm.problems import OneProblem
 __all__ = [
     "BUDGETS",
     "Outcome",
-    "Task",
     "Tested",
     "choose_evenly",
     "choose_shown",
     "extract_features",
     "find_images",
-    "load_task",
     "run_task",
-    "scale_down",
 ]
 
 COVERED = (0.5, 0.8)
 SHOWN = 3  # images that figures may show
-_START, _SEED, _MINUTES = "training.start_from=network:", "training.seed=", "minutes="
-_STEPS = "steps=network:"
 BUDGETS = "budgets.json"  # what each network was given: the same steps everywhere
-
-
-class Task(BaseModel):
-    """A file of settings.
-
-    Attributes:
-        extends: Another such file, whose settings hold where this one says nothing; its networks
-            are added to these, its `set` comes first, and a method without settings is its.
-        base: Settings of our own network's training, relative to the file that names it.
-        minutes: Training time of each network on one thread.
-        set: Changes to the base that all networks share.
-        networks: Changes of each network, by name; those that a method uses are trained.
-            "training.start_from=network:NAME" starts one from another; "minutes=N" gives it
-            another training time, "steps=network:NAME" as many steps as another that costs as
-            much a step: times differ from run to run.
-        operator: What test images are measured with, if that is not what was trained for.
-        noise_std: The same for the noise.
-        methods: What is compared, by the name in the tables.
-        ours: The method that others are tested against.
-        beaten: Methods that ours must beat in CRPS and in the PSNR of one call.
-        figure: The methods that the figure and the LaTeX table show, in order.
-        samples: Per image, averaged; methods without samples give one.
-        images: Test images.
-        few_images: Those of them that methods with `few` are scored on, and figures show.
-        tune_images: Validation images on which weights are chosen.
-        tune_samples: Samples of each for that.
-        precision: Of the networks in sampling.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    extends: Path | None = None
-    base: Path
-    minutes: float = Field(gt=0)
-    set: tuple[str, ...] = ()
-    networks: dict[str, tuple[str, ...]]
-    operator: str | None = None
-    noise_std: float | None = None
-    methods: dict[str, ContenderConfig]
-    ours: str
-    beaten: tuple[str, ...] = ()
-    figure: tuple[str, ...]
-    samples: int = 10
-    images: int = 128
-    few_images: int = 64
-    tune_images: int = 16
-    tune_samples: int = 4
-    batch: int = 16
-    precision: Literal["float32", "bfloat16"] = "bfloat16"
-    seed: int = 0
-    lpips: Path | None = None
-
-    def list_changes(self, name: str) -> list[str]:
-        """Changes to the base that make a network's settings."""
-        own = (_MINUTES, _STEPS)
-        return [c for c in (*self.set, *self.networks[name]) if not c.startswith(own)]
-
-    def find_minutes(self, name: str) -> float:
-        """The training time of a network: its own, or that of all."""
-        for change in self.networks[name]:
-            if change.startswith(_MINUTES):
-                try:
-                    return float(change.removeprefix(_MINUTES))
-                except ValueError:
-                    raise InputError(f"network {name!r}: {change} is no time") from None
-        return self.minutes
 
 
 @dataclass(frozen=True)
@@ -141,61 +68,6 @@ class Outcome:
     shown: tuple[np.ndarray, np.ndarray]
     features: np.ndarray | None
     seconds: float
-
-
-def load_task(path: Path) -> Task:
-    """Reads a task, and what it extends."""
-    try:
-        task = Task.model_validate(_read(path))
-    except ValidationError as error:
-        raise InputError(f"{path} is no task: {' '.join(str(error).split())[:300]}") from None
-    if unknown := ({task.ours, *task.figure, *task.beaten} - set(task.methods)):
-        raise InputError(f"{path} compares no method {sorted(unknown)}")
-    changes = [change for given in task.networks.values() for change in given]
-    named = {c.split(":", 1)[1] for c in changes if c.startswith((_START, _STEPS))}
-    if unknown := named - set(task.networks):
-        raise InputError(f"{path} has no network {sorted(unknown)}")
-    return task
-
-
-def _read(path: Path, depth: int = 6) -> dict[str, Any]:
-    """The settings of a file over those of the file that it extends."""
-    try:
-        content = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
-        raise InputError(f"{path} is no task: {' '.join(str(error).split())[:300]}") from None
-    if not isinstance(content, dict):
-        raise InputError(f"{path} is no task: it holds no settings")
-    if "base" in content:
-        content["base"] = path.parent / str(content["base"])
-    if "extends" not in content or depth == 0:
-        return content
-    parent = _read(path.parent / str(content.pop("extends")), depth - 1)
-    networks = {**parent.get("networks", {}), **content.get("networks", {})}
-    changes = [*parent.get("set", ()), *content.get("set", ())]
-    known = parent.get("methods", {})
-    chosen = content.get("methods", known).items()
-    methods = {name: known.get(name) if own is None else own for name, own in chosen}
-    return parent | content | {"networks": networks, "set": changes, "methods": methods}
-
-
-def scale_down(task: Task) -> Task:
-    """The same with tiny networks, few images and few calls: does everything run?"""
-    tiny = ("network.width=8", "network.multipliers=[1, 2]", "network.blocks=1",
-            "network.attention=[]", "training.steps=4", "training.warmup=1",
-            "training.validation_images=2", "training.checkpoint_every=4")  # fmt: skip
-    methods = {
-        name: method.model_copy(update={"calls": min(method.calls, 3), "few": False})
-        for name, method in task.methods.items()
-    }
-    networks = {
-        name: tuple(change for change in changes if not change.startswith(_MINUTES))
-        for name, changes in task.networks.items()
-    }
-    small = {"minutes": 0.02, "set": (*task.set, *tiny), "networks": networks, "methods": methods,
-             "samples": 3, "images": 3, "few_images": 3, "tune_images": 2, "tune_samples": 2,
-             "batch": 4}  # fmt: skip
-    return task.model_copy(update=small)
 
 
 def run_task(
@@ -250,13 +122,13 @@ def _train(
     settings = load_config(task.base, changes).model_dump(mode="json")
     content: list[object] = [settings, minutes]
     for number, change in enumerate(changes):
-        if change.startswith(_START):
-            other, start = _train(task, change.removeprefix(_START), data, out, work, report)
+        if change.startswith(START):
+            other, start = _train(task, change.removeprefix(START), data, out, work, report)
             content.append(start.facts["hashes"])
             changes[number] = f"training.start_from={other / 'model'}"
     folder = work / "networks" / f"{settings['name']}-{_hash(content)}"
     given = read_budget(out / BUDGETS, name)
-    if given is None and (twin := _find_twin(task, name)) != name:
+    if given is None and (twin := task.find_twin(name)) != name:
         _train(task, twin, data, out, work, report)
         given = read_budget(out / BUDGETS, twin)
     budget = train_for(minutes, task.base, changes, data, folder, report, given)
@@ -265,18 +137,6 @@ def _train(
     logs.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(folder / "log.jsonl", logs / f"{name}.jsonl")
     return folder, load(folder / "model")
-
-
-def _find_twin(task: Task, name: str) -> str:
-    """A network whose step takes as long: the one named, or the first but for seed and start."""
-    for change in task.networks[name]:
-        if change.startswith(_STEPS):
-            return change.removeprefix(_STEPS)
-    plain = {
-        other: [change for change in changes if not change.startswith((_SEED, _START, _STEPS))]
-        for other, changes in task.networks.items()
-    }
-    return next(other for other, changes in plain.items() if changes == plain[name])
 
 
 def _score(

@@ -11,14 +11,13 @@ from bcdm.benchmark.comparison import (
     choose_shown,
     extract_features,
     find_images,
-    load_task,
     run_task,
-    scale_down,
 )
 from bcdm.benchmark.curves import draw_curves
 from bcdm.benchmark.records import Record, write_records
 from bcdm.benchmark.scores import open_lpips
 from bcdm.benchmark.tables import make_latex, make_markdown, make_records, measure_frechet
+from bcdm.benchmark.task import load_task, scale_down
 from bcdm.errors import InputError
 from bcdm.report.panels import draw_comparison
 

@@ -1,0 +1,153 @@
+"""The settings of a comparison: what is trained, what is compared, on what."""
+
+import graphlib
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from bcdm.benchmark.contenders import ContenderConfig
+from bcdm.errors import InputError
+
+__all__ = ["START", "Task", "load_task", "scale_down"]
+
+START = "training.start_from=network:"
+_SEED, _MINUTES, _STEPS = "training.seed=", "minutes=", "steps=network:"
+
+
+class Task(BaseModel):
+    """A file of settings.
+
+    Attributes:
+        extends: Another such file, whose settings hold where this one says nothing; its networks
+            are added to these, its `set` comes first, and a method without settings is its.
+        base: Settings of our own network's training, relative to the file that names it.
+        minutes: Training time of each network on one thread.
+        set: Changes to the base that all networks share.
+        networks: Changes of each network, by name; those that a method uses are trained.
+            "training.start_from=network:NAME" starts one from another; "minutes=N" gives it
+            another training time, "steps=network:NAME" as many steps as another that costs as
+            much a step: times differ from run to run.
+        operator: What test images are measured with, if that is not what was trained for.
+        noise_std: The same for the noise.
+        methods: What is compared, by the name in the tables.
+        ours: The method that others are tested against.
+        beaten: Methods that ours must beat in CRPS and in the PSNR of one call.
+        figure: The methods that the figure and the LaTeX table show, in order.
+        samples: Per image, averaged; methods without samples give one.
+        images: Test images.
+        few_images: Those of them that methods with `few` are scored on, and figures show.
+        tune_images: Validation images on which weights are chosen.
+        tune_samples: Samples of each for that.
+        precision: Of the networks in sampling.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    extends: Path | None = None
+    base: Path
+    minutes: float = Field(gt=0)
+    set: tuple[str, ...] = ()
+    networks: dict[str, tuple[str, ...]]
+    operator: str | None = None
+    noise_std: float | None = None
+    methods: dict[str, ContenderConfig]
+    ours: str
+    beaten: tuple[str, ...] = ()
+    figure: tuple[str, ...]
+    samples: int = 10
+    images: int = 128
+    few_images: int = 64
+    tune_images: int = 16
+    tune_samples: int = 4
+    batch: int = 16
+    precision: Literal["float32", "bfloat16"] = "bfloat16"
+    seed: int = 0
+    lpips: Path | None = None
+
+    def list_changes(self, name: str) -> list[str]:
+        """Changes to the base that make a network's settings."""
+        own = (_MINUTES, _STEPS)
+        return [c for c in (*self.set, *self.networks[name]) if not c.startswith(own)]
+
+    def find_minutes(self, name: str) -> float:
+        """The training time of a network: its own, or that of all."""
+        for change in self.networks[name]:
+            if change.startswith(_MINUTES):
+                try:
+                    return float(change.removeprefix(_MINUTES))
+                except ValueError:
+                    raise InputError(f"network {name!r}: {change} is no time") from None
+        return self.minutes
+
+    def find_twin(self, name: str) -> str:
+        """A network whose step takes as long: the one named, or the first but for seed, start."""
+        for change in self.networks[name]:
+            if change.startswith(_STEPS):
+                return change.removeprefix(_STEPS)
+        plain = {
+            other: [change for change in changes if not change.startswith((_SEED, START, _STEPS))]
+            for other, changes in self.networks.items()
+        }
+        return next(other for other, changes in plain.items() if changes == plain[name])
+
+
+def load_task(path: Path) -> Task:
+    """Reads a task, and what it extends."""
+    try:
+        task = Task.model_validate(_read(path))
+    except ValidationError as error:
+        raise InputError(f"{path} is no task: {' '.join(str(error).split())[:300]}") from None
+    if unknown := ({task.ours, *task.figure, *task.beaten} - set(task.methods)):
+        raise InputError(f"{path} compares no method {sorted(unknown)}")
+    needed = {
+        name: {c.split(":", 1)[1] for c in changes if c.startswith((START, _STEPS))}
+        for name, changes in task.networks.items()
+    }
+    if unknown := set().union(*needed.values()) - set(needed):
+        raise InputError(f"{path} has no network {sorted(unknown)}")
+    try:
+        graphlib.TopologicalSorter(needed).prepare()
+    except graphlib.CycleError as error:
+        raise InputError(f"{path}: networks wait for each other: {error.args[1]}") from None
+    return task
+
+
+def _read(path: Path, depth: int = 6) -> dict[str, Any]:
+    """The settings of a file over those of the file that it extends."""
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise InputError(f"{path} is no task: {' '.join(str(error).split())[:300]}") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{path} is no task: it holds no settings")
+    if "base" in content:
+        content["base"] = path.parent / str(content["base"])
+    if "extends" not in content or depth == 0:
+        return content
+    parent = _read(path.parent / str(content.pop("extends")), depth - 1)
+    networks = {**parent.get("networks", {}), **content.get("networks", {})}
+    changes = [*parent.get("set", ()), *content.get("set", ())]
+    known = parent.get("methods", {})
+    chosen = content.get("methods", known).items()
+    methods = {name: known.get(name) if own is None else own for name, own in chosen}
+    return parent | content | {"networks": networks, "set": changes, "methods": methods}
+
+
+def scale_down(task: Task) -> Task:
+    """The same with tiny networks, few images and few calls: does everything run?"""
+    tiny = ("network.width=8", "network.multipliers=[1, 2]", "network.blocks=1",
+            "network.attention=[]", "training.steps=4", "training.warmup=1",
+            "training.validation_images=2", "training.checkpoint_every=4")  # fmt: skip
+    methods = {
+        name: method.model_copy(update={"calls": min(method.calls, 3), "few": False})
+        for name, method in task.methods.items()
+    }
+    networks = {
+        name: tuple(change for change in changes if not change.startswith(_MINUTES))
+        for name, changes in task.networks.items()
+    }
+    small = {"minutes": 0.02, "set": (*task.set, *tiny), "networks": networks, "methods": methods,
+             "samples": 3, "images": 3, "few_images": 3, "tune_images": 2, "tune_samples": 2,
+             "batch": 4}  # fmt: skip
+    return task.model_copy(update=small)
