@@ -1,6 +1,7 @@
 """What trainings learnt over time, side by side."""
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from bcdm.errors import InputError
 __all__ = ["draw_curves", "name_log"]
 
 _ERROR = "RMSE at log-SNR "
+_SHOWN = 6.0  # dB below the best that curves are drawn
 
 
 def name_log(path: Path) -> str:
@@ -21,7 +23,7 @@ def draw_curves(
 ) -> None:
     """One-call PSNR on validation images over training, and the error per noise level at the end.
 
-    The latter is drawn where all logs have it.
+    The latter is drawn where all logs have it. The former leaves out what is far below the best.
 
     Args:
         path: PNG to write.
@@ -40,18 +42,21 @@ def draw_curves(
         1, panels, figsize=(5.5 * panels, 4), layout="constrained", squeeze=False
     )
     axes = grid[0]
+    best = max(found[-1]["psnr"] for found in rows.values())
     for number, (name, found) in enumerate(rows.items()):
         unit = 1.0 if seconds is None else seconds[name] / 60
         places = [row["step"] * unit for row in found]
         # There are ten colours.
-        style = {"label": name, "marker": ".", "linestyle": ("-", "--", ":")[number // 10 % 3]}
-        axes[0].plot(places, [row["psnr"] for row in found], **style)
+        style = {"label": name, "marker": ".", "color": f"C{number % 10}",
+                 "linestyle": ("-", "--", ":")[number // 10 % 3]}  # fmt: skip
+        near = [row["psnr"] if row["psnr"] > best - _SHOWN else math.nan for row in found]
+        if not all(map(math.isnan, near)):  # else it would stretch the axis, unseen
+            axes[0].plot(places, near, **style)
         if panels > 1:
             axes[1].plot(list(levels[name]), list(levels[name].values()), **style)
     length = "steps" if seconds is None else "minutes of training"
     axes[0].set(xlabel=length, ylabel="one-call PSNR, validation images (dB)")
-    axes[0].set_ylim(bottom=max(found[-1]["psnr"] for found in rows.values()) - 6)
-    axes[0].legend(fontsize=7)
+    axes[-1].legend(fontsize=7)
     if panels > 1:
         axes[1].set(xlabel="log-SNR", ylabel="RMSE, validation images", yscale="log")
     for each in axes:
