@@ -89,6 +89,8 @@ def _study_options(command: Callable[..., None]) -> Callable[..., None]:
     """What comparisons that train their networks have in common."""
     for option in (
         click.option("--smoke", is_flag=True, help="Tiny networks, three images: does it run?"),
+        click.option("--fid", type=click.Path(path_type=Path, exists=True, resolve_path=True),
+                     help="Weights of Inception, for a true FID (extra fid)."),
         _work_option("runs/tasks"),
         click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True),
         click.option("--data", type=click.Path(path_type=Path),

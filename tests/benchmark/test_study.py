@@ -1,5 +1,6 @@
 """A study from a file of settings to records and learning curves, and what a restart keeps."""
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -64,8 +65,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path) -> Result:
-    arguments = ["study", str(folder / "study.yaml"), "--data", str(folder)]
+def run(folder: Path, *more: str) -> Result:
+    arguments = ["study", str(folder / "study.yaml"), "--data", str(folder), *more]
     arguments += ["--out", str(folder / "out"), "--work", str(folder / "work")]
     return CliRunner().invoke(cli, arguments)
 
@@ -96,6 +97,27 @@ def test_networks_are_trained_and_compared_alike(folder: Path) -> None:
     run(folder)
     assert [path.stat().st_mtime_ns for path in weights] == before
     assert [r["value"] for r in read(folder)] == [r["value"] for r in rows]
+
+
+def test_fid_where_its_weights_are_given(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The network itself needs torch-fidelity (tests/evaluation/test_inception.py): means here."""
+    run(folder)
+    assert "FID" not in {row["name"] for row in read(folder)}
+    weights = folder / "weights.pth"
+    weights.write_bytes(b"any")
+
+    class Means:
+        features = staticmethod(lambda images: images.mean(-1).flatten(1))
+
+    monkeypatch.setattr("bcdm.benchmark.scores.Inception.load", lambda path: Means)
+    run(folder, "--fid", str(weights))
+    found = {row["case"]["method"]: row for row in read(folder) if row["name"] == "FID"}
+    assert set(found) == {"plain", "dual"}
+    digest = hashlib.sha256(b"any").hexdigest()
+    assert all(digest.startswith(row["case"]["FID's weights"]) for row in found.values())
+    assert all(row["value"] > 0 for row in found.values())
+    assert "| FID |" in (folder / "out/table.md").read_text()
+    assert "FID & " in (folder / "out/table.tex").read_text()
 
 
 def test_a_task_adds_to_what_it_extends(folder: Path) -> None:

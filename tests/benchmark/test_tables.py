@@ -18,7 +18,7 @@ from bcdm.evaluation import frechet_distance
 METRIC = "PSNR, average"
 
 
-def outcome(values: np.ndarray, features: np.ndarray | None = None) -> Outcome:
+def outcome(values: np.ndarray, **features: np.ndarray) -> Outcome:
     blank = np.zeros((1, 1, 2, 2))
     case = {"calls": 1, "images": len(values)}
     return Outcome(case, {METRIC: values}, (blank, blank), features, 1.0)
@@ -57,18 +57,20 @@ def test_frechet_distances_are_of_the_same_images() -> None:
     rng = np.random.default_rng(0)
     truth, features = rng.normal(size=(12, 3)), rng.normal(size=(12, 3))
     chosen = np.linspace(0, 11, 6).round().astype(int)
-    all_of_them = outcome(np.zeros(12), features)
-    few_of_them = outcome(np.zeros(6), features[chosen])
-    found = measure_frechet({"all": all_of_them, "few": few_of_them}, truth)
+    all_of_them = outcome(np.zeros(12), FID=features)
+    few_of_them = outcome(np.zeros(6), FID=features[chosen])
+    found = measure_frechet(
+        {"all": all_of_them, "few": few_of_them}, {"FID": torch.from_numpy(truth)}
+    )
     expected = frechet_distance(torch.from_numpy(features[chosen]), torch.from_numpy(truth))
-    assert found == {"all": pytest.approx(float(expected)), "few": pytest.approx(float(expected))}
+    assert found == {"FID": {name: pytest.approx(float(expected)) for name in ("all", "few")}}
 
 
 def test_records_hold_the_mean_over_shared_images() -> None:
     few, many = np.arange(4.0), np.arange(10.0)
     outcomes = {
         name: Outcome({"calls": 1}, {METRIC: values, "CRPS, samples": values,
-                                     "coverage 80%, all pixels": values}, (few, few), None, 1.0)
+                                     "coverage 80%, all pixels": values}, (few, few), {}, 1.0)
         for name, values in (("few", few), ("ours", many))
     }  # fmt: skip
     records = make_records("task", outcomes, {}, "ours", subjects=[str(k) for k in range(10)],

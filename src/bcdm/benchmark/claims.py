@@ -9,7 +9,8 @@ from typing import Any
 
 import yaml
 
-from bcdm.benchmark.tables import FRECHET, SHARED, SIGNIFICANT
+from bcdm.benchmark.scores import FRECHET
+from bcdm.benchmark.tables import SHARED, SIGNIFICANT
 from bcdm.errors import InputError
 from bcdm.files import write_text
 

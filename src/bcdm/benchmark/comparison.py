@@ -16,11 +16,12 @@ from torch import Tensor
 from bcdm.benchmark import evaluate
 from bcdm.benchmark.budget import read_budget, train_for, write_budget
 from bcdm.benchmark.contenders import Contender, ContenderConfig, expand_grid
-from bcdm.benchmark.scores import Scores, open_lpips
+from bcdm.benchmark.scores import Scores, open_features, open_lpips
 from bcdm.benchmark.task import START, Task
 from bcdm.checkpoint import Model, load
-from bcdm.config import load_config
-from bcdm.evaluation import LPIPS, crps
+from bcdm.config import load_config, resolve_data_path
+from bcdm.errors import InputError
+from bcdm.evaluation import crps
 from bcdm.files import replacing
 from bcdm.measurement import Measurement
 from bcdm.problems import OneProblem
@@ -31,7 +32,6 @@ __all__ = [
     "Tested",
     "choose_evenly",
     "choose_shown",
-    "extract_features",
     "find_images",
     "run_task",
 ]
@@ -59,14 +59,14 @@ class Outcome:
         case: How it was run: calls, sampler, weight, images, samples.
         scores: Per-image numbers by "metric, estimate".
         shown: Some images: a single sample and the average, (N, C, H, W) each.
-        features: Of single samples, for a Frechet distance; None without LPIPS weights.
+        features: Of single samples, by the name of the distance that is taken on them.
         seconds: Of one sample of one image.
     """
 
     case: dict[str, object]
     scores: dict[str, np.ndarray]
     shown: tuple[np.ndarray, np.ndarray]
-    features: np.ndarray | None
+    features: dict[str, np.ndarray]
     seconds: float
 
 
@@ -78,7 +78,7 @@ def run_task(
     models = {name: _train(task, name, data, out, work, report)[1] for name in used}
     outcomes = {}
     for name, config in task.methods.items():
-        stored = work / "outcomes" / f"{_hash(_describe(task, config, models))}.npz"
+        stored = work / "outcomes" / f"{_hash(_describe(task, config, models, data))}.npz"
         if not stored.exists():
             report(f"{name}: tuning and scoring")
             _store(stored, _score(task, config, models, data, report))
@@ -157,9 +157,11 @@ def _score(
     count = task.few_images if config.few else task.images
     tested = find_images(task, models, data, count, "test")
     x, rows, problem = tested.images, tested.rows, tested.problem
-    scores, seconds, features, shown, lost = Scores(), [], [], [], 0
+    scores, seconds, shown, lost = Scores(), [], [], 0
     lpips = open_lpips(task.lpips, data)
-    any_model = next(iter(models.values()))
+    value_range = next(iter(models.values())).config.data.value_range
+    makers = open_features(lpips, task.fid, data, value_range)
+    features: dict[str, list[Tensor]] = {name: [] for name in makers}
     for start in range(0, len(x), task.batch):
         part = slice(start, start + task.batch)
         measurement = Measurement.simulate(
@@ -174,7 +176,7 @@ def _score(
         shown.append(torch.stack(list(estimates.values())))
         if one_call is not None:
             estimates["one call"] = one_call.nan_to_num(0.0, 0.0, 0.0)
-        scores.judge_images(x[part], estimates, any_model.config.data.value_range, lpips)
+        scores.judge_images(x[part], estimates, value_range, lpips)
         if len(samples) > 1:
             scores.judge_samples(x[part], samples, measurement, COVERED)
         else:
@@ -182,18 +184,20 @@ def _score(
             away = (samples[0] - x[part]).abs().flatten(1).mean(1)
             scores.add("CRPS", "samples", away)
         seconds.append(drawn.seconds / (len(samples) * len(measurement.y)))
-        if lpips is not None:
-            features.append(extract_features(lpips, samples[0]))
+        for name, make in makers.items():
+            features[name].append(make(samples[0]))
     case = best.describe() | {"images": len(x), "samples": len(samples)}
     if len(grid) > 1:
         case["tuned over"] = len(grid)
+    if task.fid is not None:
+        case["FID's weights"] = _hash_weights(task.fid, data)
     if lost:
         case["samples that diverged, counted as grey"] = lost
     return Outcome(
         case,
         {f"{a}, {b}": torch.cat(v).numpy() for (a, b), v in scores.rows.items()},
         tuple(torch.cat(shown, 1)[:, choose_shown(task, len(x))].numpy()),
-        torch.cat(features).numpy() if features else None,
+        {name: torch.cat(found).numpy() for name, found in features.items()},
         mean(seconds),
     )
 
@@ -217,12 +221,9 @@ def _choose_precision(task: Task) -> contextlib.AbstractContextManager[object]:
     return torch.autocast("cpu", torch.bfloat16, enabled=task.precision == "bfloat16")
 
 
-def extract_features(lpips: LPIPS, images: Tensor) -> Tensor:
-    """Channel means of the last convolutions, (B, 256) for AlexNet: named features, not FID's."""
-    return lpips.features(images)[-1].mean((2, 3))
-
-
-def _describe(task: Task, config: ContenderConfig, models: Mapping[str, Model]) -> list[object]:
+def _describe(
+    task: Task, config: ContenderConfig, models: Mapping[str, Model], data: Path | None = None
+) -> list[object]:
     """All that an outcome depends on."""
     kept = {"operator", "noise_std", "samples", "images", "few_images", "tune_images",
             "tune_samples", "seed", "batch", "precision"}  # fmt: skip
@@ -232,11 +233,21 @@ def _describe(task: Task, config: ContenderConfig, models: Mapping[str, Model]) 
     settings = task.model_dump(mode="json", include=kept)
     content = [config.model_dump(mode="json", exclude_defaults=True), settings, used, tested]
     # Outcomes without LPIPS must not serve a task that asks for it; others keep their names.
-    return content if task.lpips is not None else [*content, "without LPIPS"]
+    content += [] if task.lpips is not None else ["without LPIPS"]
+    return content if task.fid is None else [*content, _hash_weights(task.fid, data)]
 
 
 def _hash(content: object) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _hash_weights(path: Path, data: Path | None) -> str:
+    """Eight digits of a file's SHA-256: those of FID's Inception are in the name it goes by."""
+    try:
+        with resolve_data_path(path, data).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()[:8]
+    except OSError as error:
+        raise InputError(f"no weights for FID: {error}") from None
 
 
 def _store(path: Path, outcome: Outcome) -> None:
@@ -244,16 +255,17 @@ def _store(path: Path, outcome: Outcome) -> None:
     arrays = {f"score {name}": values for name, values in outcome.scores.items()}
     arrays |= {"shown": np.stack(outcome.shown), "seconds": np.array(outcome.seconds)}
     arrays["case"] = np.array(json.dumps(outcome.case))
-    if outcome.features is not None:
-        arrays["features"] = outcome.features
+    arrays |= {f"features {name}": values for name, values in outcome.features.items()}
     with replacing(path) as partial:
         np.savez(partial, allow_pickle=False, **arrays)
 
 
 def _restore(path: Path) -> Outcome:
     with np.load(path, allow_pickle=False) as file:
-        scores = {name[6:]: file[name] for name in file.files if name.startswith("score ")}
-        features = file["features"] if "features" in file.files else None
+        scores, features = (
+            {name.removeprefix(start): file[name] for name in file.files if name.startswith(start)}
+            for start in ("score ", "features ")
+        )
         single, average = file["shown"]
         case = json.loads(str(file["case"]))
         return Outcome(case, scores, (single, average), features, float(file["seconds"]))

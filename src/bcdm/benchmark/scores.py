@@ -1,6 +1,6 @@
 """Numbers per image: quality of estimates, calibration of samples, consistency with the data."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -8,12 +8,23 @@ import torch
 from torch import Tensor
 
 from bcdm.config import resolve_data_path
-from bcdm.evaluation import LPIPS, chi_square, compare_spread, coverage, crps, psnr, ssim
+from bcdm.evaluation import (
+    LPIPS,
+    Inception,
+    chi_square,
+    compare_spread,
+    coverage,
+    crps,
+    psnr,
+    ssim,
+)
 from bcdm.measurement import Measurement
 
-__all__ = ["LEVELS", "Scores", "open_lpips"]
+__all__ = ["FEATURES", "FID", "FRECHET", "LEVELS", "Scores", "open_features", "open_lpips"]
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
+FRECHET, FID = "Frechet distance", "FID"
+FEATURES = {FRECHET: "AlexNet conv5, channel means", FID: "Inception of FID, 2048 pooled"}
 
 
 @dataclass
@@ -94,3 +105,21 @@ def open_lpips(path: Path | None, data: Path | None) -> LPIPS | None:
         return None
     path = resolve_data_path(path, data)
     return LPIPS.load(path / "lpips_alexnet_fp32.npz" if path.is_dir() else path)
+
+
+def open_features(
+    lpips: LPIPS | None, fid: Path | None, data: Path | None, value_range: tuple[float, float]
+) -> dict[str, Callable[[Tensor], Tensor]]:
+    """What makes features (B, d) of images, by the name of the distance that is taken on them."""
+    low, high = value_range
+
+    def scale(images: Tensor) -> Tensor:
+        return 2 * (images - low) / (high - low) - 1
+
+    makers: dict[str, Callable[[Tensor], Tensor]] = {}
+    if lpips is not None:
+        makers[FRECHET] = lambda images: lpips.features(scale(images))[-1].mean((2, 3))
+    if fid is not None:
+        inception = Inception.load(resolve_data_path(fid, data))
+        makers[FID] = lambda images: inception.features(scale(images))
+    return makers

@@ -9,13 +9,12 @@ from bcdm.benchmark.budget import read_budget
 from bcdm.benchmark.comparison import (
     BUDGETS,
     choose_shown,
-    extract_features,
     find_images,
     run_task,
 )
 from bcdm.benchmark.curves import draw_curves
 from bcdm.benchmark.records import Record, write_records
-from bcdm.benchmark.scores import open_lpips
+from bcdm.benchmark.scores import open_features, open_lpips
 from bcdm.benchmark.tables import make_latex, make_markdown, make_records, measure_frechet
 from bcdm.benchmark.task import load_task, scale_down
 from bcdm.errors import InputError
@@ -41,12 +40,14 @@ def run(
     work: Path,
     command: str,
     *,
+    fid: Path | None = None,
     smoke: bool = False,
     report: Callable[[str], None] = print,
 ) -> list[Record]:
     """Runs on one thread; writes results.json, table.md, table.tex, curves.png and panel.png."""
     task = load_task(path)
     task = scale_down(task) if smoke else task
+    task = task if fid is None else task.model_copy(update={"fid": fid})
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -54,9 +55,9 @@ def run(
     finally:
         torch.set_num_threads(threads)
     tested = find_images(task, models, data, task.images, "test")
-    lpips = open_lpips(task.lpips, data)
-    reference = None if lpips is None else extract_features(lpips, tested.images).numpy()
-    frechet = measure_frechet(outcomes, reference)
+    value_range = next(iter(models.values())).config.data.value_range
+    makers = open_features(open_lpips(task.lpips, data), task.fid, data, value_range)
+    frechet = measure_frechet(outcomes, {name: f(tested.images) for name, f in makers.items()})
     guided = [name for name in GUIDED if name in outcomes]
     title = path.parent.name if path.stem == "task" else path.stem
     records = make_records(title, outcomes, frechet, task.ours, subjects=tested.subjects,
@@ -70,7 +71,6 @@ def run(
     logs = {name: out / "logs" / f"{name}.jsonl" for name in models}
     draw_curves(out / "curves.png", logs, seconds)
     columns = {name: outcomes[name].shown for name in task.figure}
-    value_range = next(iter(models.values())).config.data.value_range
     shown = tested.images[choose_shown(task, len(tested.images))].numpy()
     draw_comparison(out / "panel.png", shown, columns, value_range=value_range)
     write_records(out / "results.json", records)

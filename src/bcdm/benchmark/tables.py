@@ -5,16 +5,17 @@ from functools import partial
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from bcdm.benchmark.comparison import Outcome, choose_evenly
 from bcdm.benchmark.records import Record
+from bcdm.benchmark.scores import FEATURES, FID, FRECHET
 from bcdm.benchmark.statistics import bootstrap
 from bcdm.evaluation import frechet_distance
 
 __all__ = ["make_latex", "make_markdown", "make_records"]
 
 SIGNIFICANT = 0.025  # the paper's mark
-FRECHET = "Frechet distance"
 SHARED = "mean over the images of all methods"
 # Metric and estimate, heading, digits, factor, whether larger is better.
 ROWS = (
@@ -25,6 +26,7 @@ ROWS = (
     ("SSIM, single", "SSIM, single (%)", 1, 100, True),
     ("LPIPS, single", "LPIPS, single", 3, 1, False),
     (FRECHET, "Frechet distance, AlexNet conv5 means", 2, 1, False),
+    (FID, "FID", 2, 1, False),
     ("CRPS, samples", "CRPS", 4, 1, False),
     ("coverage 80%, all pixels", "coverage of 80 % intervals (%)", 1, 100, None),
     ("chi-square per degree of freedom, single sample", "chi-square of a sample", 2, 1, None),
@@ -32,28 +34,28 @@ ROWS = (
 
 
 def measure_frechet(
-    outcomes: Mapping[str, Outcome], reference: np.ndarray | None
-) -> dict[str, float]:
-    """Of each method's single samples to the test images, on named features.
+    outcomes: Mapping[str, Outcome], reference: Mapping[str, Tensor]
+) -> dict[str, dict[str, float]]:
+    """Of each method's single samples to the test images, by distance (of its features) and method.
 
     The distance grows as images get fewer, so every method is judged on those that all have.
     """
-    if reference is None:
-        return {}
-    truth = torch.from_numpy(reference).double()
-    found = {name: o.features for name, o in outcomes.items() if o.features is not None}
-    few = min(map(len, found.values()))
-    chosen = {name: features[choose_evenly(len(features), few)] for name, features in found.items()}
-    return {
-        name: float(frechet_distance(torch.from_numpy(features).double(), truth))
-        for name, features in chosen.items()
-    }
+    distances = {}
+    for distance, truth in reference.items():
+        found = {name: outcome.features[distance] for name, outcome in outcomes.items()}
+        few = min(map(len, found.values()))
+        chosen = {name: values[choose_evenly(len(values), few)] for name, values in found.items()}
+        distances[distance] = {
+            name: float(frechet_distance(torch.from_numpy(features).double(), truth.double()))
+            for name, features in chosen.items()
+        }
+    return distances
 
 
 def make_records(
     task: str,
     outcomes: Mapping[str, Outcome],
-    frechet: Mapping[str, float],
+    frechet: Mapping[str, Mapping[str, float]],
     ours: str,
     *,
     subjects: Sequence[str],
@@ -81,9 +83,9 @@ def make_records(
             groups = [subjects[k] for k in choose_evenly(len(subjects), len(values))]
             interval = bootstrap(values, groups=groups)
             records.append(record(metric, case, float(values.mean()), "", interval))
-        if name in frechet:
-            case = base | {"features": "AlexNet conv5, channel means", "images": few}
-            records.append(record(FRECHET, case, frechet[name]))
+        for distance, found in frechet.items():
+            case = base | {"features": FEATURES[distance], "images": few}
+            records.append(record(distance, case, found[name]))
         records.append(record("seconds per sample", base, outcome.seconds, "s"))
     return records + _require(task, outcomes, ours, subjects, beaten, guided, record)
 
@@ -168,7 +170,7 @@ def compare_pairs(
 
 def make_markdown(
     outcomes: Mapping[str, Outcome],
-    frechet: Mapping[str, float],
+    frechet: Mapping[str, Mapping[str, float]],
     ours: str,
     subjects: Sequence[str],
 ) -> str:
@@ -176,11 +178,12 @@ def make_markdown(
 
     The test is on means per subject.
     """
-    heads = [row[1] for row in ROWS]
+    rows = [row for row in ROWS if row[0] != FID or FID in frechet]
+    heads = [row[1] for row in rows]
     lines = ["| method | calls | " + " | ".join(heads) + " | s a sample | images |"]
     lines.append("| --- " * (len(heads) + 4) + "|")
     for name, outcome in outcomes.items():
-        cells = [_cell(outcomes, frechet, ours, subjects, name, row, " +- ") for row in ROWS]
+        cells = [_cell(outcomes, frechet, ours, subjects, name, row, " +- ") for row in rows]
         calls, images = outcome.case["calls"], outcome.case["images"]
         lines.append(
             f"| {name} | {calls} | " + " | ".join(cells) + f" | {outcome.seconds:.3g} | {images} |"
@@ -190,15 +193,16 @@ def make_markdown(
 
 def make_latex(
     outcomes: Mapping[str, Outcome],
-    frechet: Mapping[str, float],
+    frechet: Mapping[str, Mapping[str, float]],
     ours: str,
     subjects: Sequence[str],
     shown: Sequence[str],
 ) -> str:
-    """The paper's layout: methods as columns, pSNR, SSIM and a Frechet distance as rows."""
+    """The paper's layout: methods as columns, pSNR, SSIM and FID (or another distance) as rows."""
     lines = [r"\begin{tabular}{l" + "c" * len(shown) + "}", r"\toprule"]
     lines.append("Metric & " + " & ".join(shown) + r" \\ \midrule")
-    for metric, head in (("PSNR, average", "pSNR"), ("SSIM, average", "SSIM"), (FRECHET, "FD")):
+    distance = (FID, "FID") if FID in frechet else (FRECHET, "FD")
+    for metric, head in (("PSNR, average", "pSNR"), ("SSIM, average", "SSIM"), distance):
         row = next(row for row in ROWS if row[0] == metric)
         cells = [
             _cell(outcomes, frechet, ours, subjects, name, row, r"$\pm$", "$^*$") for name in shown
@@ -209,7 +213,7 @@ def make_latex(
 
 def _cell(
     outcomes: Mapping[str, Outcome],
-    frechet: Mapping[str, float],
+    frechet: Mapping[str, Mapping[str, float]],
     ours: str,
     subjects: Sequence[str],
     name: str,
@@ -219,8 +223,8 @@ def _cell(
 ) -> str:
     metric, _, digits, factor, _ = row
     outcome = outcomes[name]
-    if metric == FRECHET:
-        return f"{frechet[name]:.{digits}f}" if name in frechet else ""
+    if metric in FEATURES:
+        return f"{frechet[metric][name]:.{digits}f}" if metric in frechet else ""
     if metric not in outcome.scores:
         return ""
     values = factor * outcome.scores[metric]

@@ -41,6 +41,8 @@ class Task(BaseModel):
         tune_images: Validation images on which weights are chosen.
         tune_samples: Samples of each for that.
         precision: Of the networks in sampling.
+        lpips: Weights of LPIPS, in the data folder or not; its features also give a distance.
+        fid: Weights of Inception, for a true FID.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -64,6 +66,7 @@ class Task(BaseModel):
     precision: Literal["float32", "bfloat16"] = "bfloat16"
     seed: int = 0
     lpips: Path | None = None
+    fid: Path | None = None
 
     def list_changes(self, name: str) -> list[str]:
         """Changes to the base that make a network's settings."""

@@ -15,6 +15,7 @@ from bcdm.evaluation.calibration import (
     tarp,
 )
 from bcdm.evaluation.distance import frechet_distance, sliced_wasserstein, wasserstein_1d
+from bcdm.evaluation.inception import Inception
 from bcdm.evaluation.perceptual import LPIPS
 from bcdm.evaluation.proportion import wilson
 from bcdm.evaluation.quality import SSIMConvention, describe_ssim, nrmse, psnr, ssim
@@ -24,6 +25,7 @@ __all__ = [
     "LPIPS",
     "ChiSquare",
     "Coverage",
+    "Inception",
     "SSIMConvention",
     "SpreadSkill",
     "TarpCurve",
