@@ -119,10 +119,10 @@ def paper(task: str, smoke: bool, **given: Any) -> None:
                 type=click.Path(path_type=Path, file_okay=False, exists=True))  # fmt: skip
 def claims(folder: Path) -> None:
     """Judge the paper's claims by the records of its tasks, and write the page about them."""
-    from bcdm.benchmark import claims as bench
+    from bcdm.benchmark import pages as bench
 
-    bench.fill_page(folder)
-    _say(f"wrote {folder / 'README.md'}")
+    for page in bench.fill_pages(folder):
+        _say(f"wrote {page}")
 
 
 @benchmark.command()

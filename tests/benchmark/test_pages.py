@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bcdm.benchmark.claims import JUDGES, fill_page, make_sections
+from bcdm.benchmark.claims import JUDGES
+from bcdm.benchmark.pages import fill_pages, make_sections
 from bcdm.cli import cli
 from bcdm.errors import InputError
 
@@ -27,12 +28,12 @@ CELL = re.compile(r"\*{0,2}([\d.]+)\*{0,2}; \*{0,2}([\d.]+)\*{0,2}(?: \((.+)\))?
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """The page, the paper's numbers and our records, to be changed."""
-    for path in FOLDER.rglob("*"):
+    for path in [FOLDER.parent / "README.md", *FOLDER.rglob("*")]:
         if path.name in ("README.md", "published.yaml", "results.json"):
-            target = tmp_path / path.relative_to(FOLDER)
+            target = tmp_path / path.relative_to(FOLDER.parent)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
-    return tmp_path
+    return tmp_path / "paper"
 
 
 def change_record(folder: Path, task: str, method: str, name: str, value: float) -> None:
@@ -50,9 +51,10 @@ def find_claim(folder: Path, number: int) -> str:
     return next(row for row in rows if row.startswith(f"| {number} |")).split("|")[5].strip()
 
 
-def test_the_page_is_what_the_command_writes(copy: Path) -> None:
+def test_the_pages_are_what_the_command_writes(copy: Path) -> None:
     assert CliRunner().invoke(cli, ["benchmark", "claims", str(copy)]).exit_code == 0
-    assert (copy / "README.md").read_text() == (FOLDER / "README.md").read_text()
+    for name in ("README.md", "../README.md"):
+        assert (copy / name).read_text() == (FOLDER / name).read_text()
 
 
 @pytest.mark.parametrize(("better", "verdict"), [(60.0, "**fails**"), (1.0, "**holds**")])
@@ -81,11 +83,23 @@ def test_every_judge_is_used() -> None:
 
 
 def test_a_page_without_a_place_is_left_alone(copy: Path) -> None:
-    page = copy / "README.md"
+    page, above = copy / "README.md", copy.parent / "README.md"
+    above.write_text("# Nothing here\n")
+    assert fill_pages(copy) == [page]
+    assert above.read_text() == "# Nothing here\n"
     page.write_text("# Nothing here\n")
     with pytest.raises(InputError, match="has no place for results"):
-        fill_page(copy)
+        fill_pages(copy)
     assert page.read_text() == "# Nothing here\n"
+
+
+def test_the_papers_numbers_stand_beside_ours(copy: Path) -> None:
+    change_record(copy, "sr", "DMPS", "PSNR, average", 12.34)
+    lines = make_sections(copy)["published"].splitlines()
+    here = next(line for line in lines if line.startswith("| DMPS, here |"))
+    printed = next(line for line in lines if line.startswith("| DMPS, paper |"))
+    assert here.split("|")[4].strip().startswith("12.34 / ")
+    assert printed.split("|")[4].strip() == "29.36 / 84.7 / 39.79"
 
 
 def test_quality_in_the_readme_is_that_of_the_records() -> None:

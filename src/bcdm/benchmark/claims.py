@@ -1,33 +1,22 @@
-"""The page on the paper's claims: what the paper says, and what our records say of it."""
+"""The paper's claims, judged by our records."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import yaml
-
 from bcdm.benchmark.scores import FRECHET
 from bcdm.benchmark.tables import SHARED, SIGNIFICANT
 from bcdm.errors import InputError
-from bcdm.files import write_text
 
-__all__ = ["fill_page", "make_sections"]
+__all__ = ["JUDGES", "Results", "read_results"]
 
 PAPER, OURS, DUAL, DUAL_PAPER = "BCDM (paper)", "BCDM", "DI", "DI (paper)"
 GUIDED = ("DPS", "DMPS")
 POINTS = ("LS", "noisy", "TV", "Unrolled")  # methods without samples
-TASKS = {
-    "mri": "MRI 8x",
-    "deblur": "deblurring",
-    "sr": "super-resolution 4x",
-    "inpaint": "inpainting, shift",
-    "denoise": "denoising",
-}
 FOUR = ("mri", "deblur", "sr", "inpaint")
-COVERED = "coverage 80%, all pixels"
 NEAR_SSIM, NEAR_PSNR = 0.1, 0.5  # what the paper's text calls level: points of SSIM, dB
 COSTS = (3.0, 6.5)  # "about four times"
 
@@ -86,106 +75,6 @@ def read_results(path: Path) -> Results:
         if "method" in record["case"]:
             methods.setdefault(record["case"]["method"], {})[record["name"]] = record
     return Results(methods, [record for record in records if record["required"] is not None])
-
-
-def fill_page(folder: Path) -> None:
-    """Writes tables and claims anew into the README.md of a folder of tasks."""
-    page = folder / "README.md"
-    text = page.read_text()
-    for name, section in make_sections(folder).items():
-        start, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
-        if text.count(start) != 1 or text.count(end) != 1:
-            raise InputError(f"{page} has no place for {name}: put {start.strip()} and "
-                             f"{end.strip()} around it")  # fmt: skip
-        before, _, rest = text.partition(start)
-        text = before + start + section + end + rest.partition(end)[2]
-    write_text(page, text)
-
-
-def make_sections(folder: Path) -> dict[str, str]:
-    """The tables of the page, by name, from the records below a folder."""
-    tasks = {name: read_results(folder / name / "results.json") for name in TASKS}
-    tasks["matched"] = read_results(folder / "inpaint/matched/results.json")
-    published = yaml.safe_load((folder / "published.yaml").read_text())
-    rows = []
-    for number, claim in enumerate(published["claims"], 1):
-        given = [tasks] if "task" not in claim else [tasks[name] for name in claim["task"].split()]
-        held, words = JUDGES[claim["judge"]](*given)
-        cells = (claim["claim"], claim["where"], claim["paper"], f"{_say(held)}: {words}")
-        rows.append([str(number), *cells])
-    heads = ("", "claim", "where", "in the paper", "here")
-    return {
-        "results": _make_overview({name: tasks[name] for name in TASKS}),
-        "claims": _make_table(heads, rows),
-        "asked": _make_asked({name: tasks[name] for name in TASKS}),
-    }
-
-
-def _make_overview(tasks: Mapping[str, Results]) -> str:
-    """PSNR and CRPS of every method on every task; coverage and chi-square of ours."""
-    names = [name for name in tasks["mri"].methods if name != OURS]
-    rows = []
-    for name in [*names, OURS]:
-        label = {"LS": "LS (the noisy image itself for denoising)", OURS: "**BCDM, ours**"}
-        cells = []
-        for results in tasks.values():
-            shown = "noisy" if name == "LS" and "noisy" in results.methods else name
-            cells.append("" if shown not in results.methods else
-                         f"{results.get(shown, 'PSNR, average'):.2f}; "
-                         f"{1000 * results.get(shown, 'CRPS, samples'):.1f}")  # fmt: skip
-        rows.append([label.get(name, name), *cells])
-    covered, squares = [], []
-    for results in tasks.values():
-        found = {m: 100 * results.get(m, COVERED) for m in results.methods if m not in POINTS}
-        ours = found.pop(OURS)
-        best = min(found, key=lambda name: abs(found[name] - 80))
-        covered.append(f"{ours:.1f}; {found[best]:.1f} ({best})")
-        name = "chi-square per degree of freedom, single sample"
-        both = [results.get(m, name) for m in (OURS, DUAL) if m in results.methods]
-        squares.append("; ".join([f"{both[0]:.2f}", *(f"{value:.0f}" for value in both[1:])]))
-    rows.append(["coverage of 80 % intervals, ours; closest other", *covered])
-    rows.append(["chi-square of a sample, ours; DI", *squares])
-    return _make_table(["PSNR of 10 samples averaged (dB); CRPS x 1000", *TASKS.values()], rows)
-
-
-def _make_asked(tasks: Mapping[str, Results]) -> str:
-    """What is required of our default: the records that can be missed."""
-    rows: dict[str, list[str]] = {}
-    for place, results in enumerate(tasks.values()):
-        for record in results.required:
-            scale, unit = (1000, "") if record["name"].startswith("CRPS") else (1, " dB")
-            if record["name"].startswith("coverage"):
-                scale, unit = 100, " points"
-            interval = record["interval"]
-            between = "" if interval is None else " [{:.2f}, {:.2f}]".format(
-                *(scale * value for value in interval))  # fmt: skip
-            cell = (
-                f"{_say([record['holds']])}: {scale * record['value']:+.2f}{unit}{between}, "
-                f"{record['case']['other']}"
-            )
-            cells = rows.setdefault(record["name"], [])
-            cells.extend([""] * (place + 1 - len(cells)))
-            cells[place] = f"{cells[place]}; {cell}" if cells[place] else cell
-    labels = {"CRPS behind the best other": "CRPS x 1000 behind the best other, wanted at most 0",
-              "averaged PSNR behind the best other (dB)":
-                  "averaged PSNR behind the best other, wanted at most .1",
-              "coverage's distance behind the best other":
-                  "how much farther from 80 % coverage is than that of the best other, wanted 0",
-              "averaged PSNR over a guided method (dB)":
-                  "averaged PSNR over a guided method, wanted above 0"}  # fmt: skip
-    body = [
-        [labels[name], *cells, *[""] * (len(tasks) - len(cells))] for name, cells in rows.items()
-    ]
-    return _make_table(["", *TASKS.values()], body)
-
-
-def _make_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines).replace("|  |", "| |")
-
-
-def _say(held: Sequence[bool]) -> str:
-    return "**holds**" if all(held) else "**in part**" if any(held) else "**fails**"
 
 
 def _list(gains: tuple[float, float, float]) -> str:

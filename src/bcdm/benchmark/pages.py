@@ -1,0 +1,168 @@
+"""Pages about the paper's experiments: its numbers and claims, and what our records say of both."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bcdm.benchmark.claims import DUAL, JUDGES, OURS, PAPER, POINTS, Results, read_results
+from bcdm.errors import InputError
+from bcdm.files import write_text
+
+__all__ = ["fill_pages", "make_sections"]
+
+TASKS = {
+    "mri": "MRI 8x",
+    "deblur": "deblurring",
+    "sr": "super-resolution 4x",
+    "inpaint": "inpainting, shift",
+    "denoise": "denoising",
+}
+COVERED = "coverage 80%, all pixels"
+HELD, IN_PART, FAILED = "**holds**", "**in part**", "**fails**"
+
+
+def fill_pages(folder: Path) -> list[Path]:
+    """Writes tables and claims anew into the README.md of a folder of tasks, and of the one above.
+
+    The latter is left alone where it has no place for them.
+    """
+    own, above = folder / "README.md", folder.parent / "README.md"
+    sections = make_sections(folder)
+    published = {"published": sections.pop("published")}
+    texts = {own: _fill(own, sections)}
+    if above.exists() and "<!-- published -->" in above.read_text():
+        texts[above] = _fill(above, published)
+    for page, text in texts.items():
+        write_text(page, text)
+    return list(texts)
+
+
+def _fill(page: Path, sections: Mapping[str, str]) -> str:
+    text = page.read_text()
+    for name, section in sections.items():
+        start, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
+        if text.count(start) != 1 or text.count(end) != 1:
+            raise InputError(f"{page} has no place for {name}: put {start.strip()} and "
+                             f"{end.strip()} around it")  # fmt: skip
+        before, _, rest = text.partition(start)
+        text = before + start + section + end + rest.partition(end)[2]
+    return text
+
+
+def make_sections(folder: Path) -> dict[str, str]:
+    """The tables of the pages, by name, from the records below a folder."""
+    tasks = {name: read_results(folder / name / "results.json") for name in TASKS}
+    published = yaml.safe_load((folder / "published.yaml").read_text())
+    known = tasks | {"matched": read_results(folder / "inpaint/matched/results.json")}
+    rows, verdicts = [], []
+    for number, claim in enumerate(published["claims"], 1):
+        given = [known] if "task" not in claim else [known[name] for name in claim["task"].split()]
+        held, words = JUDGES[claim["judge"]](*given)
+        verdicts.append(_say(held))
+        cells = (claim["claim"], claim["where"], claim["paper"], f"{verdicts[-1]}: {words}")
+        rows.append([str(number), *cells])
+    heads = ("", "claim", "where", "in the paper", "here")
+    counted = (
+        f"Of {len(verdicts)} claims of the paper {verdicts.count(HELD)} hold on these records, "
+        f"{verdicts.count(IN_PART)} in part, {verdicts.count(FAILED)} fail."
+    )
+    return {
+        "results": _make_overview(tasks),
+        "claims": _make_table(heads, rows),
+        "asked": _make_asked(tasks),
+        "published": f"{_make_beside(tasks, published['tables'])}\n\n{counted}",
+    }
+
+
+def _make_beside(tasks: Mapping[str, Results], tables: Mapping[str, Any]) -> str:
+    """The paper's tables, and the same of our records: PSNR, SSIM and a distance."""
+    rows = []
+    for name in tables["mri"]["methods"]:
+        printed, found = [], []
+        for task, results in tasks.items():
+            numbers = tables[task]["methods"].get(name)
+            printed.append("" if numbers is None else
+                           f"{numbers['psnr'][0]:.2f} / {numbers['ssim'][0]:.1f} / "
+                           f"{numbers['fid']:.2f}")  # fmt: skip
+            found.append(_list_three(results, PAPER if name == "BCDM" else name, task))
+        rows += [[f"{name}, paper", *printed], [f"{name}, here", *found]]
+    rows.append(["our default", *(_list_three(found, OURS, task) for task, found in tasks.items())])
+    return _make_table(["PSNR (dB) / SSIM (%) / distance", *TASKS.values()], rows)
+
+
+def _list_three(results: Results, name: str, task: str) -> str:
+    if name not in results.methods:
+        return ""
+    # The paper denoises by single samples.
+    estimate = "single" if task == "denoise" else "average"
+    psnr, ssim = (results.share(name, f"{metric}, {estimate}") for metric in ("PSNR", "SSIM"))
+    return f"{psnr:.2f} / {100 * ssim:.1f} / {results.frechet(name):.0f}"
+
+
+def _make_overview(tasks: Mapping[str, Results]) -> str:
+    """PSNR and CRPS of every method on every task; coverage and chi-square of ours."""
+    names = [name for name in tasks["mri"].methods if name != OURS]
+    rows = []
+    for name in [*names, OURS]:
+        label = {"LS": "LS (the noisy image itself for denoising)", OURS: "**BCDM, ours**"}
+        cells = []
+        for results in tasks.values():
+            shown = "noisy" if name == "LS" and "noisy" in results.methods else name
+            cells.append("" if shown not in results.methods else
+                         f"{results.get(shown, 'PSNR, average'):.2f}; "
+                         f"{1000 * results.get(shown, 'CRPS, samples'):.1f}")  # fmt: skip
+        rows.append([label.get(name, name), *cells])
+    covered, squares = [], []
+    for results in tasks.values():
+        found = {m: 100 * results.get(m, COVERED) for m in results.methods if m not in POINTS}
+        ours = found.pop(OURS)
+        best = min(found, key=lambda name: abs(found[name] - 80))
+        covered.append(f"{ours:.1f}; {found[best]:.1f} ({best})")
+        name = "chi-square per degree of freedom, single sample"
+        both = [results.get(m, name) for m in (OURS, DUAL) if m in results.methods]
+        squares.append("; ".join([f"{both[0]:.2f}", *(f"{value:.0f}" for value in both[1:])]))
+    rows.append(["coverage of 80 % intervals, ours; closest other", *covered])
+    rows.append(["chi-square of a sample, ours; DI", *squares])
+    return _make_table(["PSNR of 10 samples averaged (dB); CRPS x 1000", *TASKS.values()], rows)
+
+
+def _make_asked(tasks: Mapping[str, Results]) -> str:
+    """What is required of our default: the records that can be missed."""
+    rows: dict[str, list[str]] = {}
+    for place, results in enumerate(tasks.values()):
+        for record in results.required:
+            scale, unit = (1000, "") if record["name"].startswith("CRPS") else (1, " dB")
+            if record["name"].startswith("coverage"):
+                scale, unit = 100, " points"
+            interval = record["interval"]
+            between = "" if interval is None else " [{:.2f}, {:.2f}]".format(
+                *(scale * value for value in interval))  # fmt: skip
+            cell = (
+                f"{_say([record['holds']])}: {scale * record['value']:+.2f}{unit}{between}, "
+                f"{record['case']['other']}"
+            )
+            cells = rows.setdefault(record["name"], [])
+            cells.extend([""] * (place + 1 - len(cells)))
+            cells[place] = f"{cells[place]}; {cell}" if cells[place] else cell
+    labels = {"CRPS behind the best other": "CRPS x 1000 behind the best other, wanted at most 0",
+              "averaged PSNR behind the best other (dB)":
+                  "averaged PSNR behind the best other, wanted at most .1",
+              "coverage's distance behind the best other":
+                  "how much farther from 80 % coverage is than that of the best other, wanted 0",
+              "averaged PSNR over a guided method (dB)":
+                  "averaged PSNR over a guided method, wanted above 0"}  # fmt: skip
+    body = [
+        [labels[name], *cells, *[""] * (len(tasks) - len(cells))] for name, cells in rows.items()
+    ]
+    return _make_table(["", *TASKS.values()], body)
+
+
+def _make_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines).replace("|  |", "| |")
+
+
+def _say(held: Sequence[bool]) -> str:
+    return HELD if all(held) else IN_PART if any(held) else FAILED
