@@ -78,3 +78,17 @@ def test_records_hold_the_mean_over_shared_images() -> None:
     cases = {r.case["method"]: r.case for r in records if r.name == METRIC}
     assert SHARED not in cases["few"]
     assert cases["ours"][SHARED] == pytest.approx(np.mean([0, 3, 6, 9]))
+
+
+def test_coverage_is_not_compared_where_nothing_else_has_samples() -> None:
+    values = np.arange(8.0)
+    scores = {METRIC: values, "CRPS, samples": values}
+    both = {"LS": scores, "ours": scores | {"coverage 80%, all pixels": values}}
+    outcomes = {
+        name: Outcome({"calls": 1}, found, (values, values), {}, 1.0)
+        for name, found in both.items()
+    }
+    records = make_records("task", outcomes, {}, "ours", subjects=[str(k) for k in range(8)],
+                           beaten=(), guided=(), seed=0, command="")  # fmt: skip
+    required = [record.name for record in records if record.required]
+    assert required == ["CRPS behind the best other", "averaged PSNR behind the best other (dB)"]
