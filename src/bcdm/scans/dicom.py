@@ -2,6 +2,7 @@
 
 import io
 import math
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcdm.scans.layout import FLOAT
-from bcdm.scans.limits import check_links, check_size, library, refusal
+from bcdm.scans.limits import (
+    LIMIT_BYTES,
+    LIMIT_HEADER,
+    check_links,
+    check_size,
+    library,
+    refusal,
+)
 from bcdm.scans.packing import pack
 from bcdm.scans.scan import Scan
 
@@ -92,10 +100,34 @@ def _list_files(path: Path) -> list[Path]:
 
 
 def _read_head(path: Path, file: Path) -> "Dataset":
+    _check_unpacked(path, file)
     with library(path):
         import pydicom
 
         return pydicom.dcmread(file, stop_before_pixels=True)
+
+
+def _check_unpacked(path: Path, file: Path) -> None:
+    """Refuses a deflated file of more than fits: pydicom would unpack all of it at once."""
+    with library(path):
+        from pydicom.filereader import read_file_meta_info
+        from pydicom.uid import DeflatedExplicitVRLittleEndian
+
+        meta = read_file_meta_info(file)
+        if meta.get("TransferSyntaxUID") != DeflatedExplicitVRLittleEndian:
+            return
+        # Behind 128 bytes, the name and the length of the group that names the packing.
+        start = 144 + meta.FileMetaInformationGroupLength
+        unpacker, total = zlib.decompressobj(-zlib.MAX_WBITS), 0
+        with file.open("rb") as stream:
+            stream.seek(start)
+            while packed := stream.read(1 << 16):
+                while packed:
+                    total += len(unpacker.decompress(packed, 1 << 20))
+                    packed = unpacker.unconsumed_tail
+                    if total > LIMIT_BYTES + LIMIT_HEADER:
+                        text = f"unpacks to more than {LIMIT_BYTES / 2**30:.3g} GiB"
+                        raise refusal(path, f"{text}: split it into fewer slices per file")
 
 
 def _text(head: "Dataset", name: str) -> str:
