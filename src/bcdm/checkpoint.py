@@ -26,12 +26,12 @@ from bcdm.construction import (
 )
 from bcdm.data import Preparation
 from bcdm.errors import InputError
-from bcdm.familiarity import Familiarity, UnfamiliarWarning
 from bcdm.files import replacing, write_text
 from bcdm.measurement import Measurement
 from bcdm.methods import Bayesian, BayesianDenoiser
 from bcdm.operators import LinearOperator, PixelMask
 from bcdm.problems import DrawnProblems
+from bcdm.problems.familiarity import Familiarity, UnfamiliarWarning
 
 __all__ = [
     "Model",

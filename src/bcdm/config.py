@@ -108,7 +108,7 @@ class NothingConfig(_Model):
 
 
 class KSpaceFamilyConfig(_Model):
-    """k-space masks; see operators/families.py."""
+    """k-space masks; see problems/families.py."""
 
     kind: Literal["k_space"]
     acceleration: tuple[float, float] = (2.0, 12.0)

@@ -15,10 +15,9 @@ from bcdm.operators import (
     Identity,
     LinearOperator,
     PixelMask,
-    families,
 )
-from bcdm.operators.patterns import draw_centre_box, draw_gaussian_kernel, draw_variable_density
-from bcdm.problems import DrawnProblems, OneProblem
+from bcdm.problems import DrawnProblems, OneProblem, families
+from bcdm.problems.patterns import draw_centre_box, draw_gaussian_kernel, draw_variable_density
 
 __all__ = [
     "build_family",

@@ -5,7 +5,7 @@ import pytest
 
 from bcdm.errors import InputError
 from bcdm.noise import NoiseEstimate, estimate_from_k_space
-from bcdm.operators.patterns import draw_radial, draw_variable_density
+from bcdm.problems.patterns import draw_radial, draw_variable_density
 
 LEVELS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 SIZE = (64, 64)

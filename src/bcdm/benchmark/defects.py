@@ -16,7 +16,7 @@ from bcdm.config import resolve_data_path
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.operators import FourierMask
-from bcdm.operators.patterns import draw_variable_density
+from bcdm.problems.patterns import draw_variable_density
 from bcdm.reconstruction.fitting import fit_scan
 from bcdm.scans import Scan
 

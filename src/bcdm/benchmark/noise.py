@@ -15,7 +15,7 @@ from bcdm.benchmark.statistics import bootstrap
 from bcdm.checkpoint import Model, load
 from bcdm.measurement import Measurement
 from bcdm.operators import LinearOperator, PixelMask
-from bcdm.operators.families import Family, Holes, KSpace
+from bcdm.problems.families import Family, Holes, KSpace
 from bcdm.reconstruction.calibration import compare_noise
 
 __all__ = ["COLUMNS", "KEYS", "run"]

@@ -20,7 +20,7 @@ from bcdm.evaluation import ks_uniformity, wilson
 from bcdm.measurement import Measurement
 from bcdm.methods import ExactPosterior, GaussianMixture
 from bcdm.operators import FourierMask
-from bcdm.operators.patterns import draw_variable_density
+from bcdm.problems.patterns import draw_variable_density
 from bcdm.reconstruction import reconstruct
 from bcdm.reconstruction.calibration import LEVELS, NAMES, Calibration, measure
 from bcdm.reconstruction.scores import chi_square_of

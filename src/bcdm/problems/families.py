@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from bcdm.errors import InputError
-from bcdm.operators import patterns
 from bcdm.operators.base import LinearOperator
 from bcdm.operators.fourier import CircularBlur, FourierMask
 from bcdm.operators.pixel import BlockMean, PixelMask
 from bcdm.operators.root import Root
+from bcdm.problems import patterns
 
 __all__ = ["Blocks", "Blurs", "Family", "Holes", "KSpace", "draw_operators"]
 

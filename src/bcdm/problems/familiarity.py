@@ -18,7 +18,7 @@ from torch import Tensor
 
 from bcdm.measurement import Measurement
 from bcdm.operators import LinearOperator
-from bcdm.problems import DrawnProblems
+from bcdm.problems.draws import DrawnProblems
 from bcdm.tensors import ImageSpec
 
 __all__ = ["Familiarity", "UnfamiliarWarning", "Verdict"]

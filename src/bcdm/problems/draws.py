@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bcdm.errors import InputError
 from bcdm.operators import LinearOperator, Root
-from bcdm.operators.families import Family, draw_operators
+from bcdm.problems.families import Family, draw_operators
 
 __all__ = ["PROBLEM_STEP", "DrawnProblems", "OneProblem", "Problems"]
 

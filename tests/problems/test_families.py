@@ -6,15 +6,15 @@ import torch
 
 from bcdm.errors import InputError, ShapeError
 from bcdm.operators import FourierMask, Identity, PixelMask, Root
-from bcdm.operators.families import Blocks, Blurs, Family, Holes, KSpace, draw_operators
-from bcdm.operators.patterns import (
+from bcdm.problems import DrawnProblems
+from bcdm.problems.families import Blocks, Blurs, Family, Holes, KSpace, draw_operators
+from bcdm.problems.patterns import (
     draw_box,
     draw_free_form,
     draw_gaussian_kernel,
     draw_motion_kernel,
     draw_radial,
 )
-from bcdm.problems import DrawnProblems
 
 SIZE = (32, 40)
 ALL = (KSpace(), Holes(), Blurs(), Blocks((2, 4)))

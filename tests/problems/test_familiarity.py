@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from bcdm.familiarity import Familiarity
 from bcdm.measurement import Measurement
 from bcdm.operators import BlockMean, FourierMask, LinearOperator, PixelMask
-from bcdm.operators.families import Blocks, Blurs, Holes, KSpace
-from bcdm.operators.patterns import draw_centre_box, draw_variable_density
 from bcdm.problems import DrawnProblems
+from bcdm.problems.familiarity import Familiarity
+from bcdm.problems.families import Blocks, Blurs, Holes, KSpace
+from bcdm.problems.patterns import draw_centre_box, draw_variable_density
 
 SIZE = (32, 32)
 MRI = Familiarity(DrawnProblems((KSpace((2.0, 8.0)),), SIZE, (0.01, 0.1), 0), 0.2, draws=200)
