@@ -45,24 +45,12 @@ def test_benchmarks_write_records(bench: str, tmp_path: Path) -> None:
 
 def test_missed_requirement_fails() -> None:
     code = (
-        "from bcdm.cli import _finish; from bcdm.benchmark.records import Record; "
+        "from bcdm.cli import _finish; from bcdm.assessment.records import Record; "
         "_finish([Record('a', {}, 2.0, required='<= 1')], None)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "1 of 1 rows miss" in done.stderr
-
-
-def test_illustration(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    from bcdm import illustration
-
-    illustration.COUNT, count = 20, illustration.COUNT
-    try:
-        path = illustration.draw(tmp_path, seed=0)
-    finally:
-        illustration.COUNT = count
-    assert path.read_bytes()[:4] == b"\x89PNG"
 
 
 def test_curves_of_trainings(tmp_path: Path) -> None:

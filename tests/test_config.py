@@ -7,7 +7,7 @@ import torch
 import yaml
 
 from bcdm.benchmark.family import load_comparison
-from bcdm.benchmark.task import load_task
+from bcdm.comparison.task import load_task
 from bcdm.config import load_config, parse_config, parse_operator, resolve_data_path
 from bcdm.construction import build_method, build_operator, build_problems
 from bcdm.diffusion import DPMSolver, sample

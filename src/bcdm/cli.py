@@ -13,7 +13,7 @@ from bcdm.commands import COMMANDS, INTERRUPTED
 from bcdm.errors import InputError
 
 if TYPE_CHECKING:
-    from bcdm.benchmark.records import Column, Record
+    from bcdm.assessment.records import Column, Record
 
 __all__ = ["main"]
 
@@ -108,21 +108,10 @@ def paper(task: str, smoke: bool, **given: Any) -> None:
 
     Writes results.json, table.md, table.tex, curves.png and panel.png; goes on where it stopped.
     """
-    from bcdm.benchmark import study as bench
+    from bcdm.comparison import study as bench
 
     path = bench.find_task(task)
     _finish(bench.run(path, command=_command(), smoke=smoke, report=_say, **given), None)
-
-
-@benchmark.command()
-@click.argument("folder", default="experiments/paper",
-                type=click.Path(path_type=Path, file_okay=False, exists=True))  # fmt: skip
-def claims(folder: Path) -> None:
-    """Judge the paper's claims by the records of its tasks, and write the page about them."""
-    from bcdm.benchmark import pages as bench
-
-    for page in bench.fill_pages(folder):
-        _say(f"wrote {page}")
 
 
 @benchmark.command()
@@ -212,8 +201,8 @@ def train(
 @click.option("--json", "path", type=click.Path(path_type=Path, dir_okay=False))
 def calls(model: str, calls: str, path: Path | None, **given: Any) -> None:
     """Quality and calibration over the number of network calls, and their cost."""
+    from bcdm.assessment.options import Options
     from bcdm.benchmark import calls as bench
-    from bcdm.benchmark.evaluate import Options
 
     try:
         counts = tuple(int(count) for count in calls.split(","))
@@ -247,9 +236,10 @@ def calls(model: str, calls: str, path: Path | None, **given: Any) -> None:
 @click.option("--json", "path", type=click.Path(path_type=Path, dir_okay=False))
 def evaluate(model: str, path: Path | None, **given: Any) -> None:
     """Evaluate a model on held-out images: quality, calibration, consistency with the data."""
-    from bcdm.benchmark import evaluate as bench
+    from bcdm.assessment import evaluate as bench
+    from bcdm.assessment.options import Options
 
-    _finish(bench.run(model, bench.Options(**given), _command(), report=_say), path)
+    _finish(bench.run(model, Options(**given), _command(), report=_say), path)
 
 
 @cli.command()
@@ -261,7 +251,7 @@ def study(task: Path, smoke: bool, **given: Any) -> None:
     TASK is a file of settings such as those in experiments/parameterisation. Writes results.json,
     table.md, table.tex, curves.png and panel.png.
     """
-    from bcdm.benchmark import study as bench
+    from bcdm.comparison import study as bench
 
     _finish(bench.run(task, command=_command(), smoke=smoke, report=_say, **given), None)
 
@@ -273,20 +263,10 @@ def study(task: Path, smoke: bool, **given: Any) -> None:
               help="PNG to draw.")  # fmt: skip
 def curves(logs: tuple[Path, ...], out: Path) -> None:
     """Draw what trainings learnt over their steps; LOGS are their log.jsonl files."""
-    from bcdm.benchmark.curves import draw_curves, name_log
+    from bcdm.comparison.learning import draw_curves, name_log
 
     draw_curves(out, {name_log(log): log for log in logs})
     _say(f"wrote {out}")
-
-
-@cli.command()
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True)
-@click.option("--seed", default=0, show_default=True, help="Of the points and of all samples.")
-def illustrate(out: Path, seed: int) -> None:
-    """Draw the paper's illustration: three score fields, and what each method samples."""
-    from bcdm import illustration
-
-    _say(f"wrote {illustration.draw(out, seed=seed)}")
 
 
 for _command_object in COMMANDS:
@@ -300,7 +280,7 @@ def _finish(
     columns: "Sequence[Column]" = (),
 ) -> None:
     """Shows records, and writes them; with columns a page of them, too, beside the file."""
-    from bcdm.benchmark.records import all_hold, format_table, make_page, write_records
+    from bcdm.assessment.records import all_hold, format_table, make_page, write_records
 
     click.echo(format_table(records))
     if path is not None:

@@ -280,12 +280,12 @@ def calibrate(model: str, data: Path | None, limit: int | None, **given: Any) ->
     """Fit a model's trust card and the width of its intervals on validation images."""
     import torch
 
-    from bcdm.benchmark.evaluate import Options, choose_images, choose_training_images
+    from bcdm.assessment.images import choose_images, choose_training_images
     from bcdm.checkpoint import find_model, load
     from bcdm.reconstruction import calibration
 
     loaded = load(model)
-    source, rows = choose_images(loaded, Options(data=data, split="val", limit=limit))
+    source, rows = choose_images(loaded, data, "val", limit)
     images = torch.stack([loaded.preparation(source[i]) for i in rows])
     on = f"{len(rows)} validation images of {loaded.config.data.path}, seed {given['seed']}"
     known = choose_training_images(loaded, data, TYPICAL)

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from bcdm.benchmark.contenders import ContenderConfig, expand_grid
 from bcdm.benchmark.moments import chain_moments
 from bcdm.checkpoint import load, save_model
+from bcdm.comparison.contenders import ContenderConfig, expand_grid
 from bcdm.conditioning import Conditioning
 from bcdm.config import parse_config
 from bcdm.construction import build_method

@@ -1,1 +1,1 @@
-"""Benchmarks: each a command that writes records."""
+"""Exams of methods, samplers and models: each a command that writes records."""

@@ -7,9 +7,10 @@ from statistics import median
 
 import torch
 
-from bcdm.benchmark import evaluate
+from bcdm.assessment import evaluate
+from bcdm.assessment.options import Options, choose_problem
+from bcdm.assessment.records import Column, Record
 from bcdm.benchmark.overhead import interleave
-from bcdm.benchmark.records import Column, Record
 from bcdm.checkpoint import Model, load
 from bcdm.construction import build_method
 from bcdm.diffusion import Ancestral, DPMSolver, sample
@@ -38,7 +39,7 @@ PAPER_STEPS, PAPER_ITERATIONS = 1000, 4
 
 def run(
     name: str,
-    options: evaluate.Options,
+    options: Options,
     command: str,
     *,
     calls: tuple[int, ...] = CALLS,
@@ -72,14 +73,14 @@ def run(
 
 
 def _compare_cost(
-    model: Model, options: evaluate.Options, record: Callable[..., Record], rounds: int = 7
+    model: Model, options: Options, record: Callable[..., Record], rounds: int = 7
 ) -> Record:
     """Time of one sample by the paper's recipe over that of ours, interleaved on one thread.
 
     The recipe: the same backbone, whitened input, 4 iterations with data consistency, 1000 steps of
     Eq. 3. Its time is that of 5 steps, times 200.
     """
-    problem = evaluate.choose_problem(model, options)
+    problem = choose_problem(model, options)
     x = torch.zeros(1, *model.shape)
     measurement = Measurement.simulate(x, problem.operator, problem.noise_std, seed=0)
     network = model.config.network.model_copy(update={"iterations": PAPER_ITERATIONS})

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from bcdm.benchmark.evaluate import Options, choose_images
+from bcdm.assessment.images import choose_images
 from bcdm.checkpoint import Model
 from bcdm.config import resolve_data_path
 from bcdm.errors import InputError
@@ -91,7 +91,7 @@ def list_cases(model: Model, data: Path | None, limit: int, seed: int) -> Iterat
 
 
 def _load_test(model: Model, data: Path | None, limit: int) -> tuple[Tensor, list[str]]:
-    source, rows = choose_images(model, Options(data=data, limit=limit))
+    source, rows = choose_images(model, data, "test", limit)
     images = torch.stack([model.preparation(source[i]) for i in rows])
     known = source.subjects
     return images, [str(k) if known is None else str(known[k]) for k in rows]

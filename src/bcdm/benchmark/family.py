@@ -9,10 +9,11 @@ import torch
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from bcdm.benchmark import evaluate
-from bcdm.benchmark.kept import Numbers, keep_numbers
-from bcdm.benchmark.records import Column, Record
-from bcdm.benchmark.statistics import bootstrap
+from bcdm.assessment import evaluate
+from bcdm.assessment.kept import Numbers, keep_numbers
+from bcdm.assessment.options import Options
+from bcdm.assessment.records import Column, Record
+from bcdm.assessment.statistics import bootstrap
 from bcdm.checkpoint import load
 from bcdm.config import parse_operator
 from bcdm.construction import build_operator
@@ -85,7 +86,7 @@ class Comparison(BaseModel):
     cases: dict[str, Case]
     foreign: dict[str, Foreign] = {}
     draws: int = Field(default=1000, ge=1)
-    options: evaluate.Options = evaluate.Options()
+    options: Options = Options()
 
 
 _FRESH = 1 << 46
@@ -181,7 +182,7 @@ def _score(
     """Per-image numbers of one model, and each image's subject."""
     model = load(name)
     changes = {"operator": operator, "noise_std": noise, "data": data}
-    options = evaluate.Options(**(vars(settings.options) | changes))
+    options = Options(**(vars(settings.options) | changes))
     asked = vars(options) | {"data": None, "hashes": model.facts["hashes"]}
     stored = work / f"{model.config.name}-{operator or 'own'}-{noise}.npz".replace("/", "_")
 

@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bcdm.assessment.records import Record
+from bcdm.assessment.statistics import bootstrap
 from bcdm.benchmark.mixture import (
     SAMPLES,
     SCALE,
@@ -23,8 +25,6 @@ from bcdm.benchmark.mixture import (
     make_prior,
     measure,
 )
-from bcdm.benchmark.records import Record
-from bcdm.benchmark.statistics import bootstrap
 from bcdm.diffusion import VP, DPMSolver, sample
 from bcdm.methods import Bayesian, Parameterisation
 from bcdm.networks.unrolled import Projection

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bcdm.benchmark.records import Record
-from bcdm.benchmark.statistics import bootstrap
+from bcdm.assessment.records import Record
+from bcdm.assessment.statistics import bootstrap
 from bcdm.diffusion import VP, Denoiser, DPMSolver, Sampler, sample
 from bcdm.evaluation.distance import sliced_wasserstein
 from bcdm.measurement import Measurement

@@ -13,7 +13,7 @@ from math import log2
 import torch
 from torch import Tensor
 
-from bcdm.benchmark.records import Record
+from bcdm.assessment.records import Record
 from bcdm.diffusion import (
     DDIM,
     VP,

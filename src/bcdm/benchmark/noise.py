@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bcdm.benchmark.evaluate import Options, choose_images
-from bcdm.benchmark.records import Column, Record
-from bcdm.benchmark.statistics import bootstrap
+from bcdm.assessment.images import choose_images
+from bcdm.assessment.records import Column, Record
+from bcdm.assessment.statistics import bootstrap
 from bcdm.checkpoint import Model, load
 from bcdm.measurement import Measurement
 from bcdm.operators import LinearOperator, PixelMask
@@ -95,7 +95,7 @@ def _summarise(
 
 def _group(model: Model, data: Path | None, limit: int, count: int) -> Iterator[Tensor]:
     """Test images, `count` neighbours at a time, evenly spaced."""
-    source, rows = choose_images(model, Options(data=data))
+    source, rows = choose_images(model, data, "test", None)
     groups = len(rows) // count
     for k in np.linspace(0, groups - 1, min(limit, groups)).round().astype(int):
         chosen = rows[k * count : (k + 1) * count]

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bcdm.benchmark.records import Record
-from bcdm.benchmark.statistics import bootstrap
+from bcdm.assessment.records import Record
+from bcdm.assessment.statistics import bootstrap
 from bcdm.config import parse_config
 from bcdm.diffusion import VP, DPMSolver, Memory, Step
 from bcdm.measurement import Measurement

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bcdm.assessment.images import choose_images
+from bcdm.assessment.kept import Numbers, keep_numbers
+from bcdm.assessment.records import Record
+from bcdm.assessment.statistics import bootstrap
 from bcdm.benchmark.defects import Case, list_cases
-from bcdm.benchmark.evaluate import Options, choose_images
-from bcdm.benchmark.kept import Numbers, keep_numbers
-from bcdm.benchmark.records import Record
-from bcdm.benchmark.statistics import bootstrap
 from bcdm.checkpoint import Model, load
 from bcdm.diffusion import VP, DPMSolver, sample
 from bcdm.errors import InputError
@@ -208,7 +208,7 @@ def _cover(model: Model, data: Path | None, count: int, calls: int, seed: int) -
     """The fraction of each image's pixels in intervals as they are, and as they are widened."""
     calibration = Calibration.of(model)
     assert calibration is not None
-    source, rows = choose_images(model, Options(data=data, limit=count))
+    source, rows = choose_images(model, data, "test", count)
     found: dict[str, list[float]] = {}
     for k in rows:
         truth = model.preparation(source[k])[None]

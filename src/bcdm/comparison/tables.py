@@ -7,10 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bcdm.benchmark.comparison import Outcome, choose_evenly
-from bcdm.benchmark.records import Record
-from bcdm.benchmark.scores import FEATURES, FID, FRECHET
-from bcdm.benchmark.statistics import bootstrap
+from bcdm.assessment.images import choose_evenly
+from bcdm.assessment.metrics import FEATURES, FID, FRECHET
+from bcdm.assessment.records import Record
+from bcdm.assessment.statistics import bootstrap
+from bcdm.comparison.engine import Outcome
 from bcdm.evaluation import frechet_distance
 
 __all__ = ["make_latex", "make_markdown", "make_records"]

@@ -10,12 +10,13 @@ import torch
 import yaml
 from click.testing import CliRunner, Result
 
-from bcdm.benchmark.budget import Budget, write_budget
-from bcdm.benchmark.comparison import choose_evenly, choose_shown
-from bcdm.benchmark.contenders import ContenderConfig, expand_grid
-from bcdm.benchmark.task import load_task
+from bcdm.assessment.images import choose_evenly
 from bcdm.checkpoint import load
 from bcdm.cli import cli
+from bcdm.comparison.budget import Budget, write_budget
+from bcdm.comparison.contenders import ContenderConfig, expand_grid
+from bcdm.comparison.engine import choose_shown
+from bcdm.comparison.task import load_task
 from bcdm.measurement import Measurement
 from bcdm.operators import PixelMask
 
@@ -109,7 +110,7 @@ def test_fid_where_its_weights_are_given(folder: Path, monkeypatch: pytest.Monke
     class Means:
         features = staticmethod(lambda images: images.mean(-1).flatten(1))
 
-    monkeypatch.setattr("bcdm.benchmark.scores.Inception.load", lambda path: Means)
+    monkeypatch.setattr("bcdm.assessment.metrics.Inception.load", lambda path: Means)
     run(folder, "--fid", str(weights))
     found = {row["case"]["method"]: row for row in read(folder) if row["name"] == "FID"}
     assert set(found) == {"plain", "dual"}

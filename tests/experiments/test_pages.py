@@ -3,14 +3,14 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from experiments.claims import JUDGES
+from experiments.pages import fill_pages, make_sections
 
-from bcdm.benchmark.claims import JUDGES
-from bcdm.benchmark.pages import fill_pages, make_sections
-from bcdm.cli import cli
 from bcdm.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,7 +52,8 @@ def find_claim(folder: Path, number: int) -> str:
 
 
 def test_the_pages_are_what_the_command_writes(copy: Path) -> None:
-    assert CliRunner().invoke(cli, ["benchmark", "claims", str(copy)]).exit_code == 0
+    command = [sys.executable, "-m", "experiments.pages", str(copy)]
+    subprocess.run(command, cwd=ROOT, check=True)
     for name in ("README.md", "../README.md"):
         assert (copy / name).read_text() == (FOLDER / name).read_text()
 

@@ -1,12 +1,16 @@
-"""Pages about the paper's experiments: its numbers and claims, and what our records say of both."""
+"""Pages about the paper's experiments: its numbers and claims, and what our records say of both.
 
+python -m experiments.pages         # in a checkout: writes the tables of both pages anew
+"""
+
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
+from experiments.claims import DUAL, JUDGES, OURS, PAPER, POINTS, Results, read_results
 
-from bcdm.benchmark.claims import DUAL, JUDGES, OURS, PAPER, POINTS, Results, read_results
 from bcdm.errors import InputError
 from bcdm.files import write_text
 
@@ -166,3 +170,8 @@ def _make_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _say(held: Sequence[bool]) -> str:
     return HELD if all(held) else IN_PART if any(held) else FAILED
+
+
+if __name__ == "__main__":
+    for written in fill_pages(Path(sys.argv[1] if len(sys.argv) > 1 else "experiments/paper")):
+        sys.stdout.write(f"wrote {written}\n")

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from bcdm.benchmark.contenders import ContenderConfig
+from bcdm.comparison.contenders import ContenderConfig
 from bcdm.errors import InputError
 
 __all__ = ["START", "Task", "load_task", "scale_down"]

@@ -7,8 +7,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from bcdm.benchmark.scores import FRECHET
-from bcdm.benchmark.tables import SHARED, SIGNIFICANT
+from bcdm.assessment.metrics import FRECHET
+from bcdm.comparison.tables import SHARED, SIGNIFICANT
 from bcdm.errors import InputError
 
 __all__ = ["JUDGES", "Results", "read_results"]

@@ -3,8 +3,11 @@ r"""The paper's illustration: why an affine correction of an unconditional score
 Twelve points in the plane are equally likely; $A = [1\ 0]$ measures the first coordinate as -4 with
 noise .1. Drawn are the magnitudes of three score fields at several noise levels, and what each
 method samples.
+
+    python -m experiments.illustration DIR
 """
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -153,3 +156,7 @@ def _scatter(axis: "Axes", prior: GaussianMixture, points: Tensor, name: str) ->
     axis.set_title(
         f"{name}\n{100 * float(hit.float().mean()):.0f} % at $(-5,-5)${note}", fontsize=10
     )
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"wrote {draw(Path(sys.argv[1]), seed=0)}\n")

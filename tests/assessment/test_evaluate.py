@@ -9,7 +9,7 @@ import torch
 import yaml
 from click.testing import CliRunner
 
-from bcdm.benchmark.statistics import bootstrap
+from bcdm.assessment.statistics import bootstrap
 from bcdm.cli import cli
 
 

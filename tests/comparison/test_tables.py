@@ -5,8 +5,8 @@ import pytest
 import torch
 from scipy.stats import wilcoxon
 
-from bcdm.benchmark.comparison import Outcome
-from bcdm.benchmark.tables import (
+from bcdm.comparison.engine import Outcome
+from bcdm.comparison.tables import (
     SHARED,
     compare_pairs,
     make_markdown,

@@ -13,12 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bcdm.benchmark import evaluate
-from bcdm.benchmark.budget import read_budget, train_for, write_budget
-from bcdm.benchmark.contenders import Contender, ContenderConfig, expand_grid
-from bcdm.benchmark.scores import Scores, open_features, open_lpips
-from bcdm.benchmark.task import START, Task
+from bcdm.assessment.images import choose_evenly, choose_images
+from bcdm.assessment.metrics import Scores, open_features, open_lpips
+from bcdm.assessment.options import Options, choose_problem
 from bcdm.checkpoint import Model, load
+from bcdm.comparison.budget import read_budget, train_for, write_budget
+from bcdm.comparison.contenders import Contender, ContenderConfig, expand_grid
+from bcdm.comparison.task import START, Task
 from bcdm.config import load_config, resolve_data_path
 from bcdm.errors import InputError
 from bcdm.evaluation import crps
@@ -30,7 +31,6 @@ __all__ = [
     "BUDGETS",
     "Outcome",
     "Tested",
-    "choose_evenly",
     "choose_shown",
     "find_images",
     "run_task",
@@ -91,20 +91,13 @@ def find_images(
 ) -> Tested:
     """Images of a split: of the task's own number, evenly spaced, `count` of them, evenly again."""
     model = models[task.methods[task.ours].network or next(iter(models))]
-    options = evaluate.Options(data=data, split=split, limit=max(task.images, count),
-                               operator=task.operator, noise_std=task.noise_std)  # fmt: skip
-    source, rows = evaluate.choose_images(model, options)
+    options = Options(operator=task.operator, noise_std=task.noise_std)
+    source, rows = choose_images(model, data, split, max(task.images, count))
     rows = [rows[k] for k in choose_evenly(len(rows), count)]
     images = torch.stack([model.preparation(source[i]) for i in rows])
     named = source.subjects or range(len(source))
     subjects = [str(named[i]) for i in rows]
-    return Tested(images, rows, subjects, evaluate.choose_problem(model, options))
-
-
-def choose_evenly(count: int, few: int) -> list[int]:
-    """Which of `count` images are taken where `few` are."""
-    positions = np.linspace(0, count - 1, min(few, count)).round().astype(int)
-    return [int(k) for k in positions]
+    return Tested(images, rows, subjects, choose_problem(model, options))
 
 
 def choose_shown(task: Task, count: int) -> list[int]:

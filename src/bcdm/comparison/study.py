@@ -5,18 +5,18 @@ from pathlib import Path
 
 import torch
 
-from bcdm.benchmark.budget import read_budget
-from bcdm.benchmark.comparison import (
+from bcdm.assessment.metrics import open_features, open_lpips
+from bcdm.assessment.records import Record, write_records
+from bcdm.comparison.budget import read_budget
+from bcdm.comparison.engine import (
     BUDGETS,
     choose_shown,
     find_images,
     run_task,
 )
-from bcdm.benchmark.curves import draw_curves
-from bcdm.benchmark.records import Record, write_records
-from bcdm.benchmark.scores import open_features, open_lpips
-from bcdm.benchmark.tables import make_latex, make_markdown, make_records, measure_frechet
-from bcdm.benchmark.task import load_task, scale_down
+from bcdm.comparison.learning import draw_curves
+from bcdm.comparison.tables import make_latex, make_markdown, make_records, measure_frechet
+from bcdm.comparison.task import load_task, scale_down
 from bcdm.errors import InputError
 from bcdm.report.panels import draw_comparison
 

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from bcdm.benchmark.records import Record, all_hold, format_table, write_records
+from bcdm.assessment.records import Record, all_hold, format_table, write_records
 from bcdm.errors import InputError
 
 

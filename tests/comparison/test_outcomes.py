@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from bcdm.benchmark.comparison import _describe
-from bcdm.benchmark.contenders import ContenderConfig
-from bcdm.benchmark.task import Task
 from bcdm.checkpoint import load
+from bcdm.comparison.contenders import ContenderConfig
+from bcdm.comparison.engine import _describe
+from bcdm.comparison.task import Task
 
 
 def test_outcomes_without_lpips_serve_no_task_with_it() -> None:

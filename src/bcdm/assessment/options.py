@@ -1,0 +1,61 @@
+"""How a model is evaluated, and what its images are measured with."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bcdm.checkpoint import Model
+from bcdm.config import parse_operator
+from bcdm.construction import build_operator
+from bcdm.problems import OneProblem
+
+__all__ = ["Options", "choose_problem"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to evaluate.
+
+    Attributes:
+        data: Data folder.
+        split: Which part of the data; never the one trained on.
+        limit: At most this many images, evenly spaced over the split.
+        samples: Posterior samples per image; 20 resolve 90 %, 40 resolve 95 % coverage.
+        mean_samples: How many of them are averaged into the sample mean.
+        calls: Network calls per sample.
+        churn: Of DPM-Solver++: 0 is the ODE, 1 the SDE; more forgets a network's errors sooner.
+        batch: Images at once.
+        seed: Of measurement noise and samples.
+        precision: "bfloat16" runs the network in autocast.
+        operator: Settings of the operator to measure with, as YAML; default: the model's own.
+        noise_std: Of the measurements; default: the model's own.
+        lpips: Folder or file with LPIPS weights; left out: no LPIPS.
+        strict: Whether the requirements of the experiments apply.
+        figure: PNG to draw.
+        card: Whether to write the numbers into the model's card.
+    """
+
+    data: Path | None = None
+    split: str = "test"
+    limit: int | None = None
+    samples: int = 20
+    mean_samples: int = 16
+    calls: int = 30
+    churn: float = 1.0
+    batch: int = 16
+    seed: int = 0
+    precision: str = "float32"
+    operator: str | None = None
+    noise_std: float | None = None
+    lpips: Path | None = None
+    strict: bool = False
+    figure: Path | None = None
+    card: bool = False
+
+
+def choose_problem(model: Model, options: Options) -> OneProblem:
+    """What the options measure with: the model's own problem where they say nothing."""
+    noise_std = model.noise_std if options.noise_std is None else options.noise_std
+    if options.operator is None:
+        return OneProblem(model.operator, noise_std)
+    size = (model.shape[-2], model.shape[-1])
+    return OneProblem(build_operator(parse_operator(options.operator), size), noise_std)

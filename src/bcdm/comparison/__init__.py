@@ -1,0 +1,1 @@
+"""Several networks trained alike and methods compared alike: tasks, contenders, tables."""
