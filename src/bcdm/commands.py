@@ -163,8 +163,8 @@ def _reconstruct_one(
 def _choose_operator(text: str, model: "Model") -> "LinearOperator":
     """A stored operator, or one for images of the model by its settings."""
     from bcdm.checkpoint import load_operator
-    from bcdm.config import parse_operator
-    from bcdm.construction import build_operator
+    from bcdm.checkpoint.building import build_operator
+    from bcdm.checkpoint.settings import parse_operator
 
     if Path(text).suffix == ".safetensors":
         return load_operator(Path(text))

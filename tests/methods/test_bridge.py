@@ -10,10 +10,10 @@ from torch import Tensor
 
 from bcdm.benchmark.moments import chain_moments
 from bcdm.checkpoint import load, save_model
+from bcdm.checkpoint.building import build_method
+from bcdm.checkpoint.settings import parse_config
 from bcdm.comparison.contenders import ContenderConfig, expand_grid
 from bcdm.conditioning import Conditioning
-from bcdm.config import parse_config
-from bcdm.construction import build_method
 from bcdm.data import ArrayFile
 from bcdm.diffusion import DDIM, Bridge, NoiseLevel, Step, posterior_mean, run_chain, sample
 from bcdm.errors import InputError

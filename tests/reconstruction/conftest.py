@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from bcdm.checkpoint import Model, load, save_model
-from bcdm.config import parse_config
-from bcdm.construction import build_method, build_operator
+from bcdm.checkpoint.building import build_method, build_operator
+from bcdm.checkpoint.settings import parse_config
 from bcdm.reconstruction import calibration
 
 

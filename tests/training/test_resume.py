@@ -16,7 +16,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from bcdm.config import parse_config
+from bcdm.checkpoint.settings import parse_config
 from bcdm.data import ArrayFile
 from bcdm.errors import InputError
 from bcdm.training.state import Checkpoints

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from bcdm.config import parse_config
-from bcdm.construction import build_method
+from bcdm.checkpoint.building import build_method
+from bcdm.checkpoint.settings import parse_config
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.methods import Bayesian

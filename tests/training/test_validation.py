@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bcdm.config import parse_config
+from bcdm.checkpoint.settings import parse_config
 from bcdm.data import ArrayFile
 from bcdm.training.train import Processes, Trainer
 

@@ -6,7 +6,7 @@ import numpy as np
 from torch import Tensor
 
 from bcdm.checkpoint import Model
-from bcdm.config import resolve_data_path
+from bcdm.checkpoint.settings import resolve_data_path
 from bcdm.data import ImageSource, assign_splits, open_images, select_split
 from bcdm.errors import InputError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from bcdm.config import resolve_data_path
+from bcdm.checkpoint.settings import resolve_data_path
 from bcdm.evaluation import (
     LPIPS,
     Inception,

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bcdm.checkpoint import Model
-from bcdm.config import parse_operator
-from bcdm.construction import build_operator
+from bcdm.checkpoint.building import build_operator
+from bcdm.checkpoint.settings import parse_operator
 from bcdm.problems import OneProblem
 
 __all__ = ["Options", "choose_problem"]

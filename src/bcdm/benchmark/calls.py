@@ -12,7 +12,7 @@ from bcdm.assessment.options import Options, choose_problem
 from bcdm.assessment.records import Column, Record
 from bcdm.benchmark.overhead import interleave
 from bcdm.checkpoint import Model, load
-from bcdm.construction import build_method
+from bcdm.checkpoint.building import build_method
 from bcdm.diffusion import Ancestral, DPMSolver, sample
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement

@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 
 from bcdm.assessment.images import choose_images
 from bcdm.checkpoint import Model
-from bcdm.config import resolve_data_path
+from bcdm.checkpoint.settings import resolve_data_path
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.operators import FourierMask

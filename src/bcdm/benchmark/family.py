@@ -15,8 +15,8 @@ from bcdm.assessment.options import Options
 from bcdm.assessment.records import Column, Record
 from bcdm.assessment.statistics import bootstrap
 from bcdm.checkpoint import load
-from bcdm.config import parse_operator
-from bcdm.construction import build_operator
+from bcdm.checkpoint.building import build_operator
+from bcdm.checkpoint.settings import parse_operator
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 

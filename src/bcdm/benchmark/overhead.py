@@ -20,7 +20,7 @@ from torch import Tensor
 
 from bcdm.assessment.records import Record
 from bcdm.assessment.statistics import bootstrap
-from bcdm.config import parse_config
+from bcdm.checkpoint.settings import parse_config
 from bcdm.diffusion import VP, DPMSolver, Memory, Step
 from bcdm.measurement import Measurement
 from bcdm.methods.bayesian import Bayesian, Parameterisation

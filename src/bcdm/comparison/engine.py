@@ -17,10 +17,10 @@ from bcdm.assessment.images import choose_evenly, choose_images
 from bcdm.assessment.metrics import Scores, open_features, open_lpips
 from bcdm.assessment.options import Options, choose_problem
 from bcdm.checkpoint import Model, load
+from bcdm.checkpoint.settings import load_config, resolve_data_path
 from bcdm.comparison.budget import read_budget, train_for, write_budget
 from bcdm.comparison.contenders import Contender, ContenderConfig, expand_grid
 from bcdm.comparison.task import START, Task
-from bcdm.config import load_config, resolve_data_path
 from bcdm.errors import InputError
 from bcdm.evaluation import crps
 from bcdm.files import replacing

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from bcdm.checkpoint import Model, read_facts, write_facts
-from bcdm.construction import build_problems
+from bcdm.checkpoint.building import build_problems
 from bcdm.diffusion import posterior_mean
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement

@@ -12,8 +12,8 @@ import yaml
 from torch import nn
 
 from bcdm.checkpoint import Model, load, save_model
-from bcdm.config import RunConfig, load_config, resolve_data_path
-from bcdm.construction import build_method, build_problems
+from bcdm.checkpoint.building import build_method, build_problems
+from bcdm.checkpoint.settings import RunConfig, load_config, resolve_data_path
 from bcdm.data import ImageSource, assign_splits, open_images, select_split
 from bcdm.errors import InputError
 from bcdm.files import write_text

@@ -13,14 +13,13 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from bcdm.checkpoint import load
-from bcdm.config import RunConfig
-from bcdm.construction import (
+from bcdm.checkpoint import describe_operator, load
+from bcdm.checkpoint.building import (
     build_method,
     build_preparation,
     build_problems,
-    describe_operator,
 )
+from bcdm.checkpoint.settings import RunConfig
 from bcdm.data import Augmentation, ImageBatches, ImageSource
 from bcdm.errors import InputError
 from bcdm.operators import LinearOperator

@@ -10,12 +10,12 @@ from torch import Tensor
 
 import bcdm
 from bcdm.checkpoint import list_models
-from bcdm.config import resolve_data_path
+from bcdm.checkpoint.settings import resolve_data_path
 from bcdm.data import assign_splits, open_images, select_split
 from bcdm.evaluation import coverage, psnr
 from bcdm.reconstruction.calibration import Calibration, measure, simulate
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 NAMES = ["ixi64-mri8x", "faces64-inpaint"]
 EVERY = pytest.mark.parametrize("name", NAMES)
 

@@ -13,8 +13,8 @@ from bcdm.checkpoint import (
     save_model,
     save_operator,
 )
-from bcdm.config import parse_config
-from bcdm.construction import build_method, build_operator
+from bcdm.checkpoint.building import build_method, build_operator
+from bcdm.checkpoint.settings import parse_config
 from bcdm.diffusion import posterior_mean
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement

@@ -2,7 +2,7 @@
 
 import torch
 
-from bcdm import config as settings
+from bcdm.checkpoint import settings
 from bcdm.data import Preparation
 from bcdm.diffusion import VE, VP, Bridge, Schedule
 from bcdm.errors import InputError
@@ -26,7 +26,6 @@ __all__ = [
     "build_preparation",
     "build_problems",
     "build_schedule",
-    "describe_operator",
 ]
 
 
@@ -58,19 +57,6 @@ def build_problems(
             raise InputError(f"{config.name} was trained with an operator of its own: give it")
         operator = build_operator(config.operator, size)
     return OneProblem(operator, std)
-
-
-def describe_operator(operator: LinearOperator, shape: tuple[int, ...]) -> settings.CustomConfig:
-    """What tells an operator for images of `shape` from others, give or take rounding."""
-    probe = torch.randn(1, *shape, generator=torch.Generator().manual_seed(0))
-    try:
-        measured = operator.forward(probe)
-    except (RuntimeError, IndexError) as error:
-        line = " ".join(str(error).split())[:200]
-        raise InputError(f"the operator does not take images {tuple(shape)}: {line}") from None
-    size = float(f"{float(measured.abs().square().sum().sqrt()):.4g}")
-    name, sides = type(operator).__name__, tuple(measured.shape[1:])
-    return settings.CustomConfig(kind="custom", name=name, measured=sides, size=size)
 
 
 def build_family(config: settings.FamilyMemberConfig) -> families.Family:

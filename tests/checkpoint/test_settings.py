@@ -7,15 +7,15 @@ import torch
 import yaml
 
 from bcdm.benchmark.family import load_comparison
+from bcdm.checkpoint.building import build_method, build_operator, build_problems
+from bcdm.checkpoint.settings import load_config, parse_config, parse_operator, resolve_data_path
 from bcdm.comparison.task import load_task
-from bcdm.config import load_config, parse_config, parse_operator, resolve_data_path
-from bcdm.construction import build_method, build_operator, build_problems
 from bcdm.diffusion import DPMSolver, sample
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.operators import PixelMask
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 BASE = {
     "name": "a",
     "data": {"path": "images"},

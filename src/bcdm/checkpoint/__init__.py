@@ -1,0 +1,28 @@
+"""Models and operators as files: settings, what they build, and the folders they lie in."""
+
+from bcdm.checkpoint.hub import pull_model, push_model
+from bcdm.checkpoint.model import Model
+from bcdm.checkpoint.operators import describe_operator, load_operator, save_operator
+from bcdm.checkpoint.store import (
+    find_model,
+    list_models,
+    load,
+    read_facts,
+    save_model,
+    write_facts,
+)
+
+__all__ = [
+    "Model",
+    "describe_operator",
+    "find_model",
+    "list_models",
+    "load",
+    "load_operator",
+    "pull_model",
+    "push_model",
+    "read_facts",
+    "save_model",
+    "save_operator",
+    "write_facts",
+]

@@ -1,0 +1,91 @@
+"""A trained method with all it was trained for."""
+
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from bcdm.checkpoint.building import build_problems
+from bcdm.checkpoint.settings import RunConfig
+from bcdm.data import Preparation
+from bcdm.errors import InputError
+from bcdm.measurement import Measurement
+from bcdm.methods import Bayesian, BayesianDenoiser
+from bcdm.operators import LinearOperator, PixelMask
+from bcdm.problems import DrawnProblems
+from bcdm.problems.familiarity import Familiarity, UnfamiliarWarning
+
+__all__ = ["Model"]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A trained method with all it was trained for.
+
+    Attributes:
+        method: The learned posterior.
+        config: The settings of its training.
+        trained_operator: What its training measured with; None if that was a family, or Python code
+            that was not given to `load`.
+        preparation: How images become the network's, and back.
+        shape: Image shape (C, H, W) of its training.
+        facts: What is known of it: data, hashes, metrics.
+    """
+
+    method: Bayesian
+    config: RunConfig
+    trained_operator: LinearOperator | None
+    preparation: Preparation
+    shape: tuple[int, ...]
+    facts: dict[str, Any]
+
+    @property
+    def operator(self) -> LinearOperator:
+        """The only operator it was trained for."""
+        if self.trained_operator is not None:
+            return self.trained_operator
+        if self.config.operator.kind == "family":
+            raise InputError(f"{self.config.name} serves a family of operators: give your own")
+        raise InputError(
+            f"{self.config.name} was trained with an operator made of Python code: give it to load"
+        )
+
+    @property
+    def noise_std(self) -> float:
+        """The only noise level it was trained for."""
+        if isinstance(self.config.noise_std, tuple):
+            raise InputError(f"{self.config.name} serves a range of noise levels: give your own")
+        return self.config.noise_std
+
+    @cached_property
+    def familiarity(self) -> Familiarity | None:
+        """Judges whether measurements are of the trained family; None for a single operator."""
+        if self.config.operator.kind != "family":
+            return None
+        problems = build_problems(self.config, (self.shape[-2], self.shape[-1]))
+        assert isinstance(problems, DrawnProblems)
+        return Familiarity(problems, self.config.parameterisation.prior_std)
+
+    @property
+    def prior(self) -> BayesianDenoiser:
+        """The unconditional denoiser: nothing is measured. Guided methods take it."""
+        if self.config.operator.kind != "nothing":
+            raise InputError(
+                f"{self.config.name} was trained with measurements: guided methods take a network "
+                'that was trained with operator "nothing"'
+            )
+        nothing = PixelMask(torch.zeros(self.shape[-2:], dtype=torch.bool))
+        return self.method.condition(Measurement(torch.zeros(1, *self.shape), nothing, 1.0))
+
+    def condition(self, measurement: Measurement) -> BayesianDenoiser:
+        """Binds measurements: the posterior of the images behind them.
+
+        A model of a family warns where operator or noise level lie outside.
+        """
+        if self.familiarity is not None:
+            verdicts = self.familiarity.judge(measurement)
+            for reason in dict.fromkeys(v.reason for v in verdicts if not v.familiar):
+                warnings.warn(reason, UnfamiliarWarning, stacklevel=2)
+        return self.method.condition(measurement)
