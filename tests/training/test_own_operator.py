@@ -60,6 +60,8 @@ def test_a_function_is_all_that_training_needs(settings: Path, tmp_path: Path) -
         _ = bcdm.load(folder).operator
     with pytest.raises(InputError, match="own was not trained with this operator"):
         bcdm.load(folder, MatrixFree(lambda x: 2 * project(x), shape=SHAPE))
+    with pytest.raises(InputError, match="own was not trained with this operator"):
+        bcdm.load(folder, MatrixFree(lambda x: project(x.flip(-1)), shape=SHAPE))
 
     # The same call finds it done; with another operator it is another run.
     again = bcdm.train(settings, operator=TOMOGRAPH, out=tmp_path / "run", report=said.append)

@@ -2,7 +2,7 @@
 
 from bcdm.checkpoint.hub import pull_model, push_model
 from bcdm.checkpoint.model import Model
-from bcdm.checkpoint.operators import describe_operator, load_operator, save_operator
+from bcdm.checkpoint.operators import agree, describe_operator, load_operator, save_operator
 from bcdm.checkpoint.store import (
     find_model,
     list_models,
@@ -14,6 +14,7 @@ from bcdm.checkpoint.store import (
 
 __all__ = [
     "Model",
+    "agree",
     "describe_operator",
     "find_model",
     "list_models",

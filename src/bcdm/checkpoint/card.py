@@ -11,7 +11,9 @@ def format_card(content: dict[str, Any]) -> str:
     data, training = config["data"], config["training"]
     family = config["operator"]["kind"] == "family"
     members = config["operator"]["members"] if family else [config["operator"]]
-    operator = "; ".join(", ".join(f"{k} {v}" for k, v in one.items()) for one in members)
+    operator = "; ".join(
+        ", ".join(f"{k} {v}" for k, v in one.items() if k != "projections") for one in members
+    )
     given = "operator" if family else "model.operator"
     channels, rows, columns = content["shape"]
     lines = [

@@ -1,20 +1,25 @@
 """Operators as files, and what tells one from another that cannot be stored."""
 
 import json
+import math
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
+from torch import Tensor
 
 from bcdm import operators
-from bcdm.checkpoint.settings import CustomConfig
+from bcdm.checkpoint.settings import CustomConfig, OperatorConfig
 from bcdm.checkpoint.tensorfile import write_tensors
 from bcdm.errors import InputError
 from bcdm.operators import LinearOperator
 
-__all__ = ["describe_operator", "is_storable", "load_operator", "save_operator"]
+__all__ = ["agree", "describe_operator", "is_storable", "load_operator", "save_operator"]
 
 _FORMAT = "bcdm.operator/1"
+_PROJECTIONS = 8
+# Far above float rounding and the tolerance of iterations, far below what operators differ by.
+_CLOSE = 1e-3
 _KINDS = {
     kind.__name__: kind
     for kind in (
@@ -65,13 +70,48 @@ def load_operator(path: str | Path) -> LinearOperator:
 
 
 def describe_operator(operator: LinearOperator, shape: tuple[int, ...]) -> CustomConfig:
-    """What tells an operator for images of `shape` from others, give or take rounding."""
-    probe = torch.randn(1, *shape, generator=torch.Generator().manual_seed(0))
+    """What tells an operator for images of `shape` from others, give or take rounding.
+
+    Fixed images of noise are measured. Their measurements' length alone cannot tell a flip from a
+    shift, so each is also projected on a fixed direction, in units of its length: for operators
+    that differ, these are independent normal numbers.
+    """
+    seeded = torch.Generator().manual_seed(0)
+    images = [torch.randn(1, *shape, generator=seeded) for _ in range(_PROJECTIONS)]
     try:
-        measured = operator.forward(probe)
+        # One by one: an operator may be for one image at a time.
+        measured = [operator.forward(image) for image in images]
     except (RuntimeError, IndexError) as error:
         line = " ".join(str(error).split())[:200]
         raise InputError(f"the operator does not take images {tuple(shape)}: {line}") from None
-    size = float(f"{float(measured.abs().square().sum().sqrt()):.4g}")
-    name, sides = type(operator).__name__, tuple(measured.shape[1:])
-    return CustomConfig(kind="custom", name=name, measured=sides, size=size)
+    size = float(f"{float(measured[0].abs().square().sum().sqrt()):.4g}")
+    return CustomConfig(
+        kind="custom",
+        name=type(operator).__name__,
+        measured=tuple(measured[0].shape[1:]),
+        size=size,
+        projections=tuple(_project(y, seeded) for y in measured),
+    )
+
+
+def _project(y: Tensor, seeded: torch.Generator) -> float:
+    """A measurement on the next random direction, in units of its length."""
+    numbers = torch.view_as_real(y.resolve_conj()) if y.is_complex() else y
+    numbers = numbers.detach().flatten().to("cpu", torch.float64)
+    direction = torch.randn(len(numbers), generator=seeded, dtype=torch.float64)
+    length = float(numbers.norm())
+    return round(float(numbers @ direction) / length, 6) if length else 0.0
+
+
+def agree(found: OperatorConfig, stored: OperatorConfig) -> bool:
+    """Whether two settings are of the same operator; descriptions may differ by rounding."""
+    if not (isinstance(found, CustomConfig) and isinstance(stored, CustomConfig)):
+        return found == stored
+    if (found.name, found.measured) != (stored.name, stored.measured):
+        return False
+    if not math.isclose(found.size, stored.size, rel_tol=_CLOSE):
+        return False
+    # Models of earlier versions hold the size alone.
+    pairs = zip(found.projections, stored.projections, strict=False)
+    whole = len(stored.projections) in (0, len(found.projections))
+    return whole and all(abs(a - b) <= _CLOSE for a, b in pairs)

@@ -160,6 +160,8 @@ class CustomConfig(_Model):
     """The shape of a measurement."""
     size: float
     """Of a measurement of fixed noise, to four digits."""
+    projections: tuple[float, ...] = ()
+    """Of such measurements on fixed directions; none in models of earlier versions."""
 
 
 SingleOperatorConfig = (

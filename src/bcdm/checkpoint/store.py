@@ -16,6 +16,7 @@ from bcdm.checkpoint.building import build_method, build_preparation
 from bcdm.checkpoint.card import format_card
 from bcdm.checkpoint.model import Model
 from bcdm.checkpoint.operators import (
+    agree,
     describe_operator,
     is_storable,
     load_operator,
@@ -121,7 +122,7 @@ def load(name_or_path: str | Path, operator: LinearOperator | None = None) -> Mo
         line = " ".join(str(error).split())[:200]
         raise InputError(f"{folder} was made for another network: {line}") from None
     method.network.eval().requires_grad_(False)
-    if operator is not None and describe_operator(operator, shape) != config.operator:
+    if operator is not None and not agree(describe_operator(operator, shape), config.operator):
         raise InputError(f"{config.name} was not trained with this operator")
     if "operator.safetensors" in hashes:
         operator = load_operator(folder / "operator.safetensors")

@@ -11,7 +11,7 @@ import torch
 import yaml
 from torch import nn
 
-from bcdm.checkpoint import Model, load, save_model
+from bcdm.checkpoint import Model, agree, load, save_model
 from bcdm.checkpoint.building import build_method, build_problems
 from bcdm.checkpoint.settings import RunConfig, load_config, resolve_data_path
 from bcdm.data import ImageSource, assign_splits, open_images, select_split
@@ -205,13 +205,20 @@ def _peak_memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
 
 
+def _is_same(stored: RunConfig, config: RunConfig) -> bool:
+    """Whether settings are those of a run in progress; operators are compared by description."""
+    if not agree(config.operator, stored.operator):
+        return False
+    return config.model_copy(update={"operator": stored.operator}) == stored
+
+
 def _store_settings(config: RunConfig, folder: Path) -> None:
     """The resolved settings, beside what they make; a run in progress keeps its own."""
     folder.mkdir(parents=True, exist_ok=True)
     stored = folder / "config.yaml"
     text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
     # By meaning, not by text: a later version may know more settings, at their defaults.
-    if stored.exists() and load_config(stored) == config:
+    if stored.exists() and _is_same(load_config(stored), config):
         return
     if stored.exists() and any((folder / "checkpoints").glob("step-*")):
         raise InputError(
