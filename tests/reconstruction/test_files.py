@@ -44,7 +44,9 @@ def test_from_a_picture_to_a_report(picture, masked: Path, tmp_path: Path) -> No
     names = {path.name for path in out.iterdir()}
     assert {"report.html", "run.json", "samples.zarr", "measurement.npz"} <= names
     facts = json.loads((out / "run.json").read_text())
-    assert facts["trust"]["light"] in ("green", "amber", "red")
+    # A network that was never trained keeps the noise of the data in its samples.
+    assert facts["trust"]["light"] == "red"
+    assert "do not explain the data" in facts["trust"]["summary"]
     assert str(tmp_path) not in (out / "run.json").read_text()
     assert len(done.output.splitlines()) > 4
 

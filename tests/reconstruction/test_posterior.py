@@ -25,7 +25,9 @@ def test_five_lines(masked_model: Model, measurement, images, tmp_path) -> None:
     posterior = reconstruct(masked_model, measurement, samples=11, calls=3, progress=False)
     assert posterior.mean.shape == posterior.std.shape == (2, 1, 16, 16)
     assert posterior.quantiles([0.1, 0.5, 0.9]).shape == (3, 2, 1, 16, 16)
-    assert [card.light in ("green", "amber", "red") for card in posterior.trust] == [True, True]
+    # A network that was never trained keeps the noise of the data in its samples.
+    assert [card.light for card in posterior.trust] == ["red", "red"]
+    assert all("do not explain the data" in card.summary for card in posterior.trust)
     posterior.save(tmp_path / "out.npz")
     with np.load(tmp_path / "out.npz") as file:
         np.testing.assert_array_equal(file["samples"], posterior.samples.numpy())

@@ -1,8 +1,10 @@
 """The trust card: what speaks for a reconstruction and what against it, in words and as a light."""
 
 from collections.abc import Mapping
+from math import isfinite
 
 import torch
+from torch import Tensor
 
 from bcdm.checkpoint import Model
 from bcdm.measurement import Measurement
@@ -57,12 +59,21 @@ def assess(posterior: Posterior) -> list[Trust]:
         rows = measure(model, measurement, looks, mean, posterior.samples)
     cards = []
     for number, scores in enumerate(rows):
+        broken = _judge_numbers(posterior.mean[number], posterior.samples[:, number])
         first = _judge_residual(float(reduced[number]), float(p_values[number]))
         more = [] if calibration is None else _judge(calibration, scores)
-        more += _judge_noise(model, float(measurement.std.expand(len(rows))[number]))
+        more += _judge_noise(
+            model.config.noise_std, float(measurement.std.expand(len(rows))[number])
+        )
         reason = unfamiliar[number]
         family = [Check("family", "outside", "bad", reason)] if reason else []
-        cards.append(_sum_up([*family, first, *more], model, calibrated=calibration is not None))
+        cards.append(
+            _sum_up(
+                [*broken, *family, first, *more],
+                model.config.name,
+                calibrated=calibration is not None,
+            )
+        )
     return cards
 
 
@@ -80,9 +91,19 @@ def _find_unfamiliar(model: Model, measurement: Measurement) -> list[str]:
     return reasons
 
 
-def _judge_noise(model: Model, std: float) -> list[Check]:
+def _judge_numbers(mean: Tensor, samples: Tensor) -> list[Check]:
+    """A pixel that is nan or infinite: no score of the rest counts beside it."""
+    count = int((~mean.isfinite()).sum() + (~samples.isfinite()).sum())
+    if not count:
+        return []
+    value = f"{count} of {mean.numel() + samples.numel()} are nan or infinite"
+    return [Check("pixels", value, "bad", "the images hold numbers that are not finite")]
+
+
+def _judge_noise(trained: float | tuple[float, float], std: float) -> list[Check]:
     """A doubt where a model of one noise level is given another."""
-    trained = model.config.noise_std
+    if not isfinite(std):
+        return [Check("noise of training", f"{std}", "bad", "the noise level is no number")]
     if isinstance(trained, tuple) or 1 / NOISE_FACTOR <= std / trained <= NOISE_FACTOR:
         return []
     value = f"{std:.3g} instead of {trained:.3g}, in the model's units"
@@ -99,6 +120,8 @@ def _judge_residual(reduced: float, p_value: float) -> Check:
         # Large samples make tiny misfits certain; what counts is their size.
         judgement = "bad" if not 0.5 < reduced < 2 else "doubtful"
         judgement = "good" if 0.8 < reduced < 1.2 else judgement
+    if not (isfinite(reduced) and isfinite(p_value)):
+        judgement = "bad"
     return Check("chi-square of a sample", value, judgement, good if judgement == "good" else bad)
 
 
@@ -113,16 +136,18 @@ def _judge(calibration: Calibration, scores: Mapping[str, float]) -> list[Check]
         if judgement == "doubtful" and scores[name] > table[-1] + reach / 2:
             judgement = "bad"
         value = f"worse than {1 - tail:.0%} of {len(table)} right measurements"
+        if not isfinite(scores[name]):
+            judgement, value = "bad", f"{scores[name]}, which is no score"
         checks.append(Check(name, value, judgement, good if judgement == "good" else bad))
     return checks
 
 
-def _sum_up(checks: list[Check], model: Model, *, calibrated: bool) -> Trust:
+def _sum_up(checks: list[Check], name: str, *, calibrated: bool) -> Trust:
     bad = [check for check in checks if check.judgement == "bad"]
     doubtful = [check for check in checks if check.judgement == "doubtful"]
     light: Light = "red" if bad else "amber" if doubtful or not calibrated else "green"
     if bad:
-        summary = f"Not a measurement that {model.config.name} was made for: {bad[0].reason}."
+        summary = f"Not a measurement that {name} was made for: {bad[0].reason}."
     elif doubtful:
         summary = f"Look twice: {doubtful[0].reason}."
     elif not calibrated:

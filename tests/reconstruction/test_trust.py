@@ -1,0 +1,210 @@
+"""Every judgement of the trust card, at its borders: lights that users act on."""
+
+from dataclasses import replace
+from math import inf, nan
+
+import pytest
+import torch
+from torch import Tensor
+
+from bcdm.checkpoint import Model
+from bcdm.measurement import Measurement
+from bcdm.reconstruction import Posterior
+from bcdm.reconstruction.calibration import Calibration
+from bcdm.reconstruction.trust import (
+    _judge,
+    _judge_noise,
+    _judge_residual,
+    _sum_up,
+    assess,
+    join,
+)
+from bcdm.report.content import Check, Judgement, Trust
+
+TABLE = [float(k) for k in range(1, 40)]  # its median is 20, its reach beyond that 19
+
+
+@pytest.mark.parametrize(
+    ("reduced", "p_value", "expected"),
+    [
+        # What noise alone may well give is good, however far from 1: few data.
+        (0.1, 0.5, "good"),
+        (3.0, 1e-3, "good"),
+        (3.0, 0.99e-3, "bad"),
+        # Where chance is ruled out the size of the misfit decides.
+        (1.0, 0.0, "good"),
+        (0.81, 0.0, "good"),
+        (0.8, 0.0, "doubtful"),
+        (0.51, 0.0, "doubtful"),
+        (0.5, 0.0, "bad"),
+        (1.19, 0.0, "good"),
+        (1.2, 0.0, "doubtful"),
+        (1.99, 0.0, "doubtful"),
+        (2.0, 0.0, "bad"),
+        # A number that is none explains nothing.
+        (nan, nan, "bad"),
+        (nan, 0.5, "bad"),
+        (1.0, nan, "bad"),
+        (inf, 0.0, "bad"),
+    ],
+)
+def test_the_residual_of_a_sample(reduced: float, p_value: float, expected: Judgement) -> None:
+    found = _judge_residual(reduced, p_value)
+    assert found.judgement == expected
+    explained = "the samples explain the data within their noise"
+    assert (found.reason == explained) == (expected == "good")
+    assert found.value == f"{reduced:.2f} per degree of freedom, p = {p_value:.2g}"
+
+
+@pytest.mark.parametrize(
+    ("score", "expected", "share"),
+    [
+        (0.0, "good", 0),
+        (35.5, "good", 88),  # four of 39 are worse, tail 5 / 40
+        (37.5, "good", 92),  # the tail is the threshold: 3 / 40
+        (38.5, "doubtful", 95),
+        (40.0, "doubtful", 98),  # beyond the table
+        (48.5, "doubtful", 98),  # half its reach beyond the table
+        (48.6, "bad", 98),
+    ],
+)
+def test_a_score_beside_those_of_right_measurements(
+    score: float, expected: Judgement, share: int
+) -> None:
+    calibration = Calibration({}, {"typicality": TABLE}, 3 / 40, {}, (0.0, 0.5, 1.0), "nothing")
+    (found,) = _judge(calibration, {"typicality": score, "of another version": 7.0})
+    assert found.name == "typicality"
+    assert found.judgement == expected
+    assert ("what training images show" in found.reason) == (expected == "good")
+    assert found.value == f"worse than {share}% of 39 right measurements"
+
+
+@pytest.mark.parametrize("score", [nan, inf, -inf])
+def test_a_score_that_is_no_number_is_bad(score: float) -> None:
+    calibration = Calibration({}, {"typicality": TABLE}, 3 / 40, {}, (0.0, 0.5, 1.0), "nothing")
+    (found,) = _judge(calibration, {"typicality": score})
+    assert found.judgement == "bad"
+    assert "something that training images do not" in found.reason
+    assert found.value == f"{score}, which is no score"
+
+
+def test_what_is_far_out_is_no_reason_for_red_if_tails_are_not() -> None:
+    """A threshold below the least tail means that no score is ever flagged."""
+    calibration = Calibration({}, {"residual": TABLE}, 1 / 41, {}, (0.0, 0.5, 1.0), "nothing")
+    assert [one.judgement for one in _judge(calibration, {"residual": 1e6})] == ["good"]
+    assert [one.judgement for one in _judge(calibration, {"residual": nan})] == ["bad"]
+
+
+@pytest.mark.parametrize(
+    ("score", "tail"),
+    [(0.5, 1.0), (1.0, 1.0), (1.5, 0.8), (3.0, 0.6), (4.0, 0.4), (4.5, 0.2), (nan, 0.2)],
+)
+def test_tails_count_the_measurement_itself(score: float, tail: float) -> None:
+    """Of n right ones and itself every rank is equally likely: no tail is 0, none above 1."""
+    table = [1.0, 2.0, 3.0, 4.0]
+    calibration = Calibration({}, {"residual": table}, 0.0, {}, (0.0, 0.5, 1.0), "nothing")
+    assert calibration.find_tails({"residual": score, "unknown": 1.0}) == {"residual": tail}
+
+
+def test_tails_of_right_measurements_are_uniform() -> None:
+    table = [float(k) for k in range(9)]
+    calibration = Calibration({}, {"residual": table}, 0.0, {}, (0.0, 0.5, 1.0), "nothing")
+    tails = [calibration.find_tails({"residual": k - 0.5})["residual"] for k in range(10)]
+    assert tails == [k / 10 for k in range(10, 0, -1)]
+
+
+@pytest.mark.parametrize(
+    ("std", "expected"),
+    [
+        (0.1, []),
+        (0.15, []),
+        (0.1501, ["doubtful"]),
+        (0.0667, []),
+        (0.0666, ["doubtful"]),
+        (nan, ["bad"]),
+        (inf, ["bad"]),
+    ],
+)
+def test_noise_that_training_did_not_have(std: float, expected: list[Judgement]) -> None:
+    assert [one.judgement for one in _judge_noise(0.1, std)] == expected
+    # Of a range, the family judges.
+    assert _judge_noise((0.01, 0.2), 0.1) == []
+
+
+GOOD, NONE = Check("a", "1", "good", "fine"), Check("b", "1", "none", "unknown")
+DOUBT, WORSE = Check("c", "1", "doubtful", "odd"), Check("d", "1", "doubtful", "odder")
+BAD, LAST = Check("e", "1", "bad", "wrong"), Check("f", "1", "bad", "worse")
+
+
+@pytest.mark.parametrize(
+    ("checks", "calibrated", "light", "summary"),
+    [
+        ([GOOD, NONE], True, "green", "Nothing speaks against this reconstruction."),
+        ([GOOD], False, "amber",
+         "The samples explain the data, but this model was never calibrated."),
+        ([GOOD, DOUBT, WORSE], True, "amber", "Look twice: odd."),
+        ([DOUBT], False, "amber", "Look twice: odd."),
+        ([DOUBT, BAD, LAST], True, "red", "Not a measurement that m was made for: wrong."),
+        ([LAST, BAD], False, "red", "Not a measurement that m was made for: worse."),
+    ],
+)  # fmt: skip
+def test_the_light(checks: list[Check], calibrated: bool, light: str, summary: str) -> None:
+    card = _sum_up(checks, "m", calibrated=calibrated)
+    assert (card.light, card.summary, card.checks) == (light, summary, tuple(checks))
+
+
+def test_the_worst_slice_speaks_for_a_volume() -> None:
+    green, amber, red = (
+        Trust(light, light, (Check(light, "", "none", ""),))
+        for light in ("green", "amber", "red")
+    )  # fmt: skip
+    assert join([amber]) is amber
+    whole = join([green, amber, red, green, red])
+    assert whole.light == "red"
+    assert whole.summary == "Slices: 2 green, 1 amber, 2 red. Slice 2: red"
+    assert whole.checks == red.checks
+    assert join([green, amber, green]).light == "amber"
+    assert join([green, amber, green]).summary == "Slices: 2 green, 1 amber, 0 red. Slice 1: amber"
+    assert join([green, green]).light == "green"
+
+
+@pytest.fixture
+def posterior(masked_model: Model, images: Tensor) -> Posterior:
+    """The truth of two images, three times: what a perfect model could give at best."""
+    measurement = Measurement.simulate(images[:2], masked_model.operator, 0.05, seed=1)
+    return Posterior(masked_model, measurement, images[:2], images[:2].expand(3, -1, -1, -1, -1))
+
+
+def test_a_right_posterior_is_not_red(posterior: Posterior) -> None:
+    """So that what is red below is so for its one fault."""
+    assert [card.checks[0].judgement for card in posterior.trust] == ["good", "good"]
+
+
+@pytest.mark.parametrize("calibrated", [True, False])
+@pytest.mark.parametrize("value", [nan, inf])
+@pytest.mark.parametrize("part", ["samples", "mean"])
+def test_numbers_that_are_none_are_red(
+    posterior: Posterior, part: str, value: float, calibrated: bool
+) -> None:
+    """One pixel of one image is enough, in any of its samples; the other image is judged alone."""
+    spoiled = getattr(posterior, part).clone()
+    spoiled[..., 0, 0, 3, 4] = value  # of the first image
+    if part == "samples":
+        spoiled[:2] = posterior.samples[:2]
+    model = posterior.model
+    if not calibrated:
+        model = replace(model, facts={k: v for k, v in model.facts.items() if k != "calibration"})
+    before = assess(replace(posterior, model=model))
+    first, second = assess(replace(posterior, model=model, **{part: spoiled}))
+    assert first.light == "red"
+    assert "not finite" in first.summary
+    assert second == before[1]
+
+
+def test_a_posterior_of_nan_is_red(posterior: Posterior) -> None:
+    nothing = torch.full_like(posterior.samples, nan)
+    cards = assess(replace(posterior, mean=nothing[0], samples=nothing))
+    assert [card.light for card in cards] == ["red", "red"]
+    for check in cards[0].checks:
+        depends = check.name in ("chi-square of a sample", "residual", "reconstruction")
+        assert check.judgement == "bad" or not depends
