@@ -23,7 +23,7 @@ from bcdm.assessment.statistics import bootstrap
 from bcdm.checkpoint.settings import parse_config
 from bcdm.diffusion import VP, DPMSolver, Memory, Step
 from bcdm.measurement import Measurement
-from bcdm.methods.bayesian import Bayesian, Parameterisation
+from bcdm.methods import Bayesian, Parameterisation
 from bcdm.networks import NCSNpp, NCSNppConfig, UnrolledNetwork
 from bcdm.operators import CircularBlur, FourierMask, LinearOperator, PixelMask
 from bcdm.tensors import ImageSpec, SeededNoise
