@@ -1,6 +1,6 @@
 """So that `python -m bcdm` and `torchrun -m bcdm` work."""
 
-from bcdm.cli import main
+from bcdm.commands import main
 
 if __name__ == "__main__":
     main()

@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner
 
 from bcdm.assessment.statistics import bootstrap
-from bcdm.cli import cli
+from bcdm.commands import cli
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from bcdm.cli import cli
+from bcdm.commands import cli
 
 OPERATOR = "{kind: centre_box, box: [4, 4]}"
 

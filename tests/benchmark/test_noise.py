@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from click.testing import CliRunner
 
-from bcdm.cli import cli
+from bcdm.commands import cli
 
 
 def test_every_kind_is_tried_at_every_level(tmp_path: Path) -> None:

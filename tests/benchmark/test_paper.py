@@ -8,7 +8,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from bcdm.cli import cli
+from bcdm.commands import cli
 
 EVERY = {
     "LS": {"kind": "least_squares"},

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bcdm.cli import cli
+from bcdm.commands import cli
 
 STORED = Path(__file__).parent / "data/rerun"
 # Absolute, by the start of a record's name. Other kernels (oneDNN off) moved these numbers by

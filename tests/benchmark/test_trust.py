@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from bcdm.benchmark.defects import list_cases
 from bcdm.checkpoint import load
-from bcdm.cli import cli
+from bcdm.commands import cli
 
 
 def run(*arguments: object) -> Result:

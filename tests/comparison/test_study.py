@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from bcdm.assessment.images import choose_evenly
 from bcdm.checkpoint import load
-from bcdm.cli import cli
+from bcdm.commands import cli
 from bcdm.comparison.budget import Budget, write_budget
 from bcdm.comparison.contenders import ContenderConfig, expand_grid
 from bcdm.comparison.engine import choose_shown

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from PIL import Image
 
 from bcdm.checkpoint import load
-from bcdm.cli import cli, main
+from bcdm.commands import cli, main
 from bcdm.operators import FourierMask
 from bcdm.scans import read_provenance, read_scan
 

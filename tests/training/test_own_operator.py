@@ -11,7 +11,7 @@ from torch import Tensor
 
 import bcdm
 from bcdm.checkpoint import save_operator
-from bcdm.cli import cli
+from bcdm.commands import cli
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.operators import Dense, MatrixFree, PixelMask

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from torch.utils.flop_counter import FlopCounterMode
 
 from bcdm.checkpoint.settings import parse_config
-from bcdm.cli import cli
+from bcdm.commands import cli
 from bcdm.networks import Experts, NCSNpp, NCSNppConfig, UnrolledNetwork
 from bcdm.training.cost import count_cost
 

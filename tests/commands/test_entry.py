@@ -8,16 +8,25 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bcdm.cli import cli
+from bcdm.commands import cli
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "error", "-c", "from bcdm.cli import main; main()", *arguments]
+    command = [
+        sys.executable,
+        "-W",
+        "error",
+        "-c",
+        "from bcdm.commands import main; main()",
+        *arguments,
+    ]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_help_needs_no_torch() -> None:
-    code = "import sys, bcdm, bcdm.cli\nassert 'torch' not in sys.modules, 'torch was imported'"
+    code = (
+        "import sys, bcdm, bcdm.commands\nassert 'torch' not in sys.modules, 'torch was imported'"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
     shown = run("--help")
     assert shown.returncode == 0
@@ -45,8 +54,8 @@ def test_benchmarks_write_records(bench: str, tmp_path: Path) -> None:
 
 def test_missed_requirement_fails() -> None:
     code = (
-        "from bcdm.cli import _finish; from bcdm.assessment.records import Record; "
-        "_finish([Record('a', {}, 2.0, required='<= 1')], None)"
+        "from bcdm.commands.echo import finish; from bcdm.assessment.records import Record; "
+        "finish([Record('a', {}, 2.0, required='<= 1')], None)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -1,0 +1,170 @@
+"""`bcdm benchmark`: exams of samplers, methods and models."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bcdm.commands.echo import finish, name_command, say
+from bcdm.commands.options import data_option, precision_option, records_option, work_option
+from bcdm.errors import InputError
+
+__all__ = ["benchmark"]
+
+
+@click.group()
+def benchmark() -> None:
+    """Measure the library; each command writes records and fails where a requirement is missed."""
+
+
+def _exam_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a benchmark that needs no data."""
+    smoke = click.option("--smoke", is_flag=True, help="A scaled-down run of seconds.")
+    return records_option(smoke(command))
+
+
+@benchmark.command()
+@_exam_options
+def moments(path: Path | None, smoke: bool) -> None:
+    """Exact mean and variance error of every sampler on Gaussian posteriors."""
+    from bcdm.benchmark import moments as bench
+
+    finish(bench.run(name_command(), smoke=smoke, report=say), path)
+
+
+@benchmark.command()
+@click.option("--full", is_flag=True, help="Also 800 dimensions.")
+@_exam_options
+def mixture(path: Path | None, smoke: bool, full: bool) -> None:
+    """Distance to the exact posterior of Gaussian mixtures: BCDM, PiGDM, DPS, DMPS."""
+    from bcdm.benchmark import mixture as bench
+
+    finish(bench.run(name_command(), full=full, smoke=smoke, report=say), path)
+
+
+@benchmark.command()
+@_exam_options
+def learned(path: Path | None, smoke: bool) -> None:
+    """The mixtures again, by one network trained for all their operators and noise levels."""
+    from bcdm.benchmark import learned as bench
+
+    finish(bench.run(name_command(), smoke=smoke, report=say), path)
+
+
+@benchmark.command()
+@_exam_options
+def overhead(path: Path | None, smoke: bool) -> None:
+    """What a sampler step and a solve cost beside the bare network and the bare FFT."""
+    from bcdm.benchmark import overhead as bench
+
+    finish(bench.run(name_command(), smoke=smoke, report=say), path)
+
+
+@benchmark.command()
+@click.argument("comparison", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@data_option
+@work_option("runs/families")
+@records_option
+def family(comparison: Path, data: Path | None, work: Path, path: Path | None) -> None:
+    """A model of a family on operators it never saw, beside a rival and specialists."""
+    from bcdm.benchmark import family as bench
+
+    records = bench.run(comparison, data, work, name_command(), report=say)
+    finish(records, path, bench.KEYS, bench.COLUMNS)
+
+
+@benchmark.command()
+@click.argument("model")
+@data_option
+@click.option("--limit", default=80, show_default=True, help="Test images of each defect.")
+@click.option("--intervals", default=60, show_default=True, help="Images for coverage.")
+@click.option("--calls", default=20, show_default=True, help="Network calls per sample.")
+@precision_option
+@work_option("runs/trust")
+@records_option
+def trust(
+    model: str,
+    data: Path | None,
+    limit: int,
+    intervals: int,
+    calls: int,
+    precision: str,
+    work: Path,
+    path: Path | None,
+) -> None:
+    """The trust card on test images: false alarms, what it notices, and intervals that hold."""
+    from bcdm.benchmark import trust as bench
+
+    records = bench.run(
+        model,
+        data,
+        work,
+        name_command(),
+        limit=limit,
+        intervals=intervals,
+        calls=calls,
+        precision=precision,
+        report=say,
+    )
+    finish(records, path)
+
+
+@benchmark.command()
+@click.argument("model")
+@data_option
+@click.option("--limit", default=100, show_default=True, help="Measurements of a kind.")
+@click.option("--together", default=26, show_default=True, help="Images of a volume.")
+@records_option
+def noise(model: str, data: Path | None, limit: int, together: int, path: Path | None) -> None:
+    """Noise levels read from measurements of a model's test images, beside the true ones."""
+    from bcdm.benchmark import noise as bench
+
+    records = bench.run(
+        model, data=data, limit=limit, together=together, command=name_command(), report=say
+    )
+    finish(records, path, bench.KEYS, bench.COLUMNS)
+
+
+@benchmark.command()
+@click.argument("model")
+@data_option
+@click.option("--calls", default="5,10,20,50,100,500", show_default=True, help="Numbers to try.")
+@click.option("--limit", default=32, show_default=True, help="Images, evenly spaced.")
+@click.option("--samples", default=20, show_default=True)
+@click.option("--churn", default=1.0, show_default=True)
+@click.option("--operator", metavar="YAML", help="Measure with this instead of the model's own.")
+@click.option("--noise-std", type=float)
+@precision_option
+@records_option
+def calls(
+    model: str,
+    data: Path | None,
+    calls: str,
+    limit: int,
+    samples: int,
+    churn: float,
+    operator: str | None,
+    noise_std: float | None,
+    precision: str,
+    path: Path | None,
+) -> None:
+    """Quality and calibration over the number of network calls, and their cost."""
+    from bcdm.assessment.options import Options
+    from bcdm.benchmark import calls as bench
+
+    try:
+        counts = tuple(int(count) for count in calls.split(","))
+    except ValueError:
+        raise InputError(f"--calls takes numbers such as 5,20,500, got {calls!r}") from None
+    options = Options(
+        data=data,
+        limit=limit,
+        samples=samples,
+        churn=churn,
+        operator=operator,
+        noise_std=noise_std,
+        precision=precision,
+    )
+    records = bench.run(model, options, name_command(), calls=counts, report=say)
+    finish(records, path, ["calls"], bench.COLUMNS)

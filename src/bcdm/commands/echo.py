@@ -1,0 +1,55 @@
+"""What commands print: progress to stderr, answers to stdout, records as a table."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from bcdm.assessment.records import Column, Record
+
+__all__ = ["answer", "finish", "name_command", "say"]
+
+
+def say(line: str) -> None:
+    """Prints a line about the work itself, to stderr."""
+    click.echo(line, err=True)
+
+
+def answer(line: str) -> None:
+    """Prints a line of what was asked for, to stdout."""
+    click.echo(line)
+
+
+def name_command() -> str:
+    """The command that runs, as a user would type it."""
+    return shlex.join(["bcdm", *sys.argv[1:]])
+
+
+def finish(
+    records: "Sequence[Record]",
+    path: Path | None,
+    keys: Sequence[str] = (),
+    columns: "Sequence[Column]" = (),
+) -> None:
+    """Shows records, and writes them; with columns a page of them, too, beside the file.
+
+    Ends the process with exit code 1 where a record misses what is required of it.
+    """
+    from bcdm.assessment.records import all_hold, format_table, make_page, write_records
+
+    for row in format_table(records).splitlines():
+        answer(row)
+    if path is not None:
+        write_records(path, records)
+        say(f"wrote {path}")
+        if columns:
+            page = path.with_suffix(".md")
+            page.write_text(make_page(records, keys, columns))
+            say(f"wrote {page}")
+    if not all_hold(records):
+        missed = sum(record.holds is False for record in records)
+        raise SystemExit(f"{missed} of {len(records)} rows miss what is required")

@@ -1,0 +1,86 @@
+"""`bcdm inspect`: what a file holds; and how a command goes through several inputs."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bcdm.commands.echo import answer, say
+from bcdm.commands.options import mask_option
+from bcdm.errors import InputError
+
+if TYPE_CHECKING:
+    from bcdm.scans import Scan
+
+__all__ = ["for_each", "inspect"]
+
+
+def for_each(inputs: tuple[Path, ...], run: Callable[[Path], None]) -> None:
+    """Goes on to the next input where one is unusable, and says so at the end."""
+    if len(inputs) == 1:
+        run(inputs[0])
+        return
+    failed = 0
+    for path in inputs:
+        try:
+            run(path)
+        except (InputError, OSError) as error:
+            failed += 1
+            say(f"error: {path}: {error}")
+    if failed:
+        raise InputError(f"{failed} of {len(inputs)} inputs failed, see above")
+
+
+@click.command()
+@click.argument("inputs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@mask_option
+def inspect(inputs: tuple[Path, ...], mask: Path | None, key: str | None) -> None:
+    """Say what a file holds: shape, coils, acceleration, noise level, and which model fits."""
+    from bcdm.scans import read_scan
+
+    def run(path: Path) -> None:
+        scan = read_scan(path, mask, key)
+        answer(f"{path.name}: {scan.format}, {scan.kind}")
+        for name, value in [*_describe(scan), *_match_models(scan)]:
+            answer(f"  {name:14} {value}")
+
+    for_each(inputs, run)
+
+
+def _describe(scan: "Scan") -> list[tuple[str, str]]:
+    from bcdm.reconstruction.fitting import estimate_noise
+
+    slices, channels, rows, columns = scan.data.shape
+    kind = "coils" if scan.kind == "k-space" else "channels"
+    lines = [("shape", f"{slices} slices, {channels} {kind}, {rows} x {columns}")]
+    if scan.size != (rows, columns):
+        lines.append(("image", f"{scan.size[0]} x {scan.size[1]}, the rest is oversampling"))
+    if scan.mask is not None:
+        share = float(scan.mask.mean())
+        lines.append(("measured", f"{share:.1%}, acceleration {1 / max(share, 1e-9):.1f}x"))
+    try:
+        noise = estimate_noise(scan)
+        error = f"{noise.std:.4g} +- {noise.standard_error:.2g}"
+        lines.append(("noise level", f"{error} in the units of the file, from {noise.source}"))
+    except InputError as error:
+        lines.append(("noise level", f"not estimated: {error}"))
+    size = f"{float(abs(scan.data).min()):.4g} to {float(abs(scan.data).max()):.4g}"
+    lines.append(("magnitude", f"{size} in the units of the file"))
+    return [*lines, *((name, str(value)) for name, value in scan.facts.items())]
+
+
+def _match_models(scan: "Scan") -> list[tuple[str, str]]:
+    from bcdm.checkpoint import list_models, load
+    from bcdm.reconstruction.fitting import UnfitError, find_unfamiliar, fit_scan
+
+    lines = []
+    for name in list_models():
+        try:
+            model = load(name)
+            unfamiliar = find_unfamiliar(fit_scan(scan, model), model)
+            fits = f"does not fit: {unfamiliar}" if unfamiliar else "fits"
+            lines.append(("model", f"{name} {fits}"))
+        except (UnfitError, InputError) as error:
+            lines.append(("model", f"{name} does not fit: {error}"))
+    return lines

@@ -1,0 +1,189 @@
+"""Commands that make and judge models: train, evaluate, calibrate."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bcdm.commands.echo import answer, finish, name_command, say
+from bcdm.commands.options import data_option, precision_option, records_option
+from bcdm.errors import InputError
+
+if TYPE_CHECKING:
+    from bcdm.checkpoint import Model
+
+__all__ = ["calibrate", "evaluate", "train"]
+
+TYPICAL = 400  # training images that say what is typical
+
+
+@click.command()
+@click.argument("config", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@data_option
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Default runs/NAME.")
+@click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Change a setting.")
+@click.option(
+    "--operator",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A stored operator, instead of what CONFIG says.",
+)
+@click.option("--dry-run", is_flag=True, help="Print plan, parameters, memory and ETA only.")
+def train(
+    config: Path,
+    data: Path | None,
+    out: Path | None,
+    overrides: tuple[str, ...],
+    operator: Path | None,
+    dry_run: bool,
+) -> None:
+    """Train a model from one YAML file; the same command goes on after any interruption.
+
+    To train on a folder of pictures of your own, start from a file in experiments/ and name it:
+
+    bcdm train experiments/faces/inpaint64.yaml --set data.path=/my/pictures --set name=mine
+
+    With several processes: torchrun --nproc-per-node 2 -m bcdm train CONFIG.
+    """
+    from bcdm.checkpoint import load_operator
+    from bcdm.training import run
+
+    given = load_operator(operator) if operator is not None else None
+    run.run(config, overrides, data, out, dry_run=dry_run, report=say, operator=given)
+
+
+@click.command()
+@click.argument("model")
+@data_option
+@click.option("--split", default="test", show_default=True)
+@click.option("--limit", type=int, help="At most this many images, evenly spaced.")
+@click.option(
+    "--samples", default=20, show_default=True, help="Samples per image; 20 resolve 90 %."
+)
+@click.option("--calls", default=30, show_default=True, help="Network calls per sample.")
+@click.option("--churn", default=1.0, show_default=True, help="Of DPM-Solver++; 0: ODE, 1: SDE.")
+@click.option("--operator", metavar="YAML", help="Measure with this instead of the model's own.")
+@click.option("--noise-std", type=float, help="Of the measurements, in the units of the images.")
+@click.option("--batch", default=16, show_default=True)
+@click.option("--seed", default=0, show_default=True)
+@precision_option
+@click.option(
+    "--lpips", type=click.Path(path_type=Path), help="Weights, in the data folder or not."
+)
+@click.option("--figure", type=click.Path(path_type=Path, dir_okay=False), help="PNG to draw.")
+@click.option("--strict", is_flag=True, help="Fail where the experiments' requirements are missed.")
+@click.option("--card", is_flag=True, help="Write the numbers into the model's card.")
+@records_option
+def evaluate(
+    model: str,
+    data: Path | None,
+    split: str,
+    limit: int | None,
+    samples: int,
+    calls: int,
+    churn: float,
+    operator: str | None,
+    noise_std: float | None,
+    batch: int,
+    seed: int,
+    precision: str,
+    lpips: Path | None,
+    figure: Path | None,
+    strict: bool,
+    card: bool,
+    path: Path | None,
+) -> None:
+    """Evaluate a model on held-out images: quality, calibration, consistency with the data."""
+    from bcdm.assessment import evaluate as bench
+    from bcdm.assessment.options import Options
+
+    options = Options(
+        data=data,
+        split=split,
+        limit=limit,
+        samples=samples,
+        calls=calls,
+        churn=churn,
+        operator=operator,
+        noise_std=noise_std,
+        batch=batch,
+        seed=seed,
+        precision=precision,
+        lpips=lpips,
+        figure=figure,
+        strict=strict,
+        card=card,
+    )
+    finish(bench.run(model, options, name_command(), report=say), path)
+
+
+@click.command()
+@click.argument("model")
+@data_option
+@click.option("--limit", type=int, help="At most this many validation images.")
+@click.option("--samples", default=20, show_default=True, type=click.IntRange(min=9))
+@click.option("--calls", default=20, show_default=True, type=click.IntRange(min=1))
+@click.option(
+    "--intervals",
+    default=60,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Images for interval widths.",
+)
+@click.option("--keep-intervals", is_flag=True, help="Keep the widths that are stored.")
+@precision_option
+@click.option("--seed", default=0, show_default=True)
+def calibrate(
+    model: str,
+    data: Path | None,
+    limit: int | None,
+    samples: int,
+    calls: int,
+    intervals: int,
+    keep_intervals: bool,
+    precision: str,
+    seed: int,
+) -> None:
+    """Fit a model's trust card and the width of its intervals on validation images."""
+    import torch
+
+    from bcdm.assessment.images import choose_images, choose_training_images
+    from bcdm.checkpoint import find_model, load
+    from bcdm.reconstruction import calibration
+
+    loaded = load(model)
+    source, rows = choose_images(loaded, data, "val", limit)
+    images = torch.stack([loaded.preparation(source[i]) for i in rows])
+    on = f"{len(rows)} validation images of {loaded.config.data.path}, seed {seed}"
+    known = choose_training_images(loaded, data, TYPICAL)
+    typical = torch.stack(known) if known else None
+    on += f"; what is typical on {len(known)} training images" if known else ""
+    factors = None
+    if keep_intervals:
+        factors, kept = _read_factors(loaded, model)
+        on += f"; intervals as before, on {kept}"
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
+        found = calibration.calibrate(
+            loaded,
+            images,
+            typical=typical,
+            samples=samples,
+            calls=calls,
+            intervals=intervals,
+            factors=factors,
+            seed=seed,
+            on=on,
+            report=say,
+        )
+    calibration.store(find_model(model), found)
+    for level, factor in found.factors.items():
+        answer(f"intervals of {level:.0%}: {factor:.3f} times as wide")
+    answer(f"flags at a tail probability below {found.threshold:.3f}")
+
+
+def _read_factors(model: "Model", name: str) -> tuple[dict[float, float], str]:
+    """The widths that a model's intervals have, and on what they were fitted."""
+    stored = model.facts.get("calibration")
+    if stored is None:
+        raise InputError(f"{name} has no intervals to keep: leave out --keep-intervals")
+    return {float(level): factor for level, factor in stored["factors"].items()}, stored["on"]

@@ -1,0 +1,57 @@
+"""Options that several commands have."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+__all__ = [
+    "data_option",
+    "mask_option",
+    "output_folder",
+    "precision_option",
+    "records_option",
+    "work_option",
+]
+
+Command = Callable[..., Any]
+
+
+def data_option(command: Command) -> Command:
+    """Where images are."""
+    kind = click.Path(path_type=Path)
+    return click.option("--data", type=kind, help="Data folder; default BCDM_DATA.")(command)
+
+
+def records_option(command: Command) -> Command:
+    """Where records go; the parameter is `path`."""
+    kind = click.Path(path_type=Path, dir_okay=False)
+    return click.option("--json", "path", type=kind, help="Write records here.")(command)
+
+
+def precision_option(command: Command) -> Command:
+    """In which numbers the network computes."""
+    kind = click.Choice(["float32", "bfloat16"])
+    return click.option("--precision", type=kind, default="float32")(command)
+
+
+def mask_option(command: Command) -> Command:
+    """What was measured, and which array of a file is meant: `mask` and `key`."""
+    kind = click.Path(path_type=Path)
+    mask = click.option("--mask", type=kind, help="What was measured, if not inside.")
+    key = click.option("--key", help="The array to read, if the file holds several.")
+    return mask(key(command))
+
+
+def work_option(folder: str) -> Callable[[Command], Command]:
+    """Where a long command keeps what is done."""
+    kind = click.Path(path_type=Path, file_okay=False)
+    said = "Where finished parts are kept."
+    return click.option("--work", type=kind, default=Path(folder), show_default=True, help=said)
+
+
+def output_folder(command: Command) -> Command:
+    """Where results go; must be given."""
+    kind = click.Path(path_type=Path, file_okay=False)
+    return click.option("--out", type=kind, required=True)(command)

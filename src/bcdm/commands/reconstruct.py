@@ -1,0 +1,220 @@
+"""`bcdm reconstruct` and `bcdm demo`: from files that exist to results."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bcdm.commands.echo import answer, say
+from bcdm.commands.inputs import for_each
+from bcdm.commands.options import mask_option
+from bcdm.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from bcdm.checkpoint import Model
+    from bcdm.operators import LinearOperator
+    from bcdm.reconstruction.files import Plan
+    from bcdm.reconstruction.fitting import Fitted
+
+__all__ = ["INTERRUPTED", "demo", "reconstruct"]
+
+INTERRUPTED = 130  # what a shell calls a process that ended by Ctrl-C
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a user says about the inputs.
+
+    Attributes:
+        mask: File that says what was measured.
+        operator: A stored operator, or its settings.
+        key: The array to read.
+        noise_std: In the file's units.
+        features: Regions to judge.
+        simulate: Whether the inputs are clean images.
+    """
+
+    mask: Path | None = None
+    operator: str | None = None
+    key: str | None = None
+    noise_std: float | None = None
+    features: tuple[str, ...] = ()
+    simulate: bool = False
+
+    def __post_init__(self) -> None:
+        if self.simulate and self.mask is not None:
+            raise InputError("--simulate measures clean images itself: give --operator, not --mask")
+
+
+def _plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """How to sample."""
+    samples = click.option("--samples", default=16, show_default=True, help="Of each slice.")
+    calls = click.option("--calls", default=20, show_default=True, help="Network calls per sample.")
+    seed = click.option("--seed", default=0, show_default=True)
+    batch = click.option("--batch", default=8, show_default=True, help="Samples at once.")
+    return samples(calls(seed(batch(command))))
+
+
+@click.command()
+@click.argument("inputs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--model", required=True, help="A name of a shipped model, or a folder.")
+@click.option("-o", "--out", required=True, type=click.Path(path_type=Path, file_okay=False))
+@_plan_options
+@mask_option
+@click.option(
+    "--operator",
+    metavar="FILE|YAML",
+    help='How it was measured: a stored operator, or such as "{kind: gaussian_blur, std: 1.3}".',
+)
+@click.option(
+    "--noise-std",
+    type=float,
+    help="In the file's units; estimated, or with --simulate the model's, when left out.",
+)
+@click.option(
+    "--feature",
+    "features",
+    multiple=True,
+    metavar="[SLICE,]ROW0:ROW1,COL0:COL1",
+    help="Is this feature real? A box of pixels, or a mask file.",
+)
+@click.option("--simulate", is_flag=True, help="The inputs are clean: degrade them first.")
+@click.option("--force", is_flag=True, help="Write results although the trust card is red.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done.")
+def reconstruct(
+    inputs: tuple[Path, ...],
+    model: str,
+    out: Path,
+    samples: int,
+    calls: int,
+    seed: int,
+    batch: int,
+    mask: Path | None,
+    key: str | None,
+    operator: str | None,
+    noise_std: float | None,
+    features: tuple[str, ...],
+    simulate: bool,
+    force: bool,
+    dry_run: bool,
+) -> None:
+    """Reconstruct measurements: mean, uncertainty, samples, checks and a report.
+
+    The noise level is estimated from the data where it is not stated. The same command goes on
+    after an interruption. A scan that the model was not made for is refused. Of several inputs
+    each gets a folder of its name in OUT; what is wrong with one does not stop the others.
+    """
+    from bcdm.checkpoint import load
+    from bcdm.reconstruction.files import Plan
+
+    loaded = load(model)
+    plan = Plan(samples=samples, calls=calls, seed=seed, batch=batch, force=force)
+    given = Given(mask, operator, key, noise_std, features, simulate)
+    folders = {path: out / path.name if len(inputs) > 1 else out for path in inputs}
+    if len(set(folders.values())) < len(inputs):
+        raise InputError(
+            "two inputs have the same name: reconstruct them into folders of their own"
+        )
+
+    def run(path: Path) -> None:
+        _reconstruct_one(path, loaded, folders[path], plan, given, dry_run=dry_run)
+
+    try:
+        for_each(inputs, run)
+    except KeyboardInterrupt:
+        say("interrupted: the same command goes on from here")
+        raise SystemExit(INTERRUPTED) from None
+
+
+def _reconstruct_one(
+    path: Path, model: "Model", out: Path, plan: "Plan", given: Given, *, dry_run: bool
+) -> None:
+    from bcdm.reconstruction.features import parse_feature
+    from bcdm.reconstruction.files import reconstruct_scan
+    from bcdm.reconstruction.fitting import find_unfamiliar
+    from bcdm.reconstruction.reporting import describe_scan, make_report
+    from bcdm.report.html import write_report
+
+    fitted, truth = _fit(path, model, plan, given)
+    facts = describe_scan(fitted)
+    for name, value in facts:
+        say(f"{name:12} {value}")
+    if unfamiliar := find_unfamiliar(fitted, model):
+        say(f"{'family':12} outside that of {model.config.name}: {unfamiliar}")
+    count = len(fitted.scan.data)
+    regions = [parse_feature(text, count, fitted.scan.size) for text in given.features]
+    if dry_run:
+        calls = count * (1 + plan.samples * plan.calls)
+        say(f"{'plan':12} {count} slices x {plan.samples} samples: {calls} network calls")
+        return
+    done = reconstruct_scan(model, fitted, out, plan, features=regions, say=say)
+    said = tuple((one["feature"], one["in words"]) for one in done.features)
+    report = make_report(
+        done.posteriors,
+        title=path.name,
+        subtitle=f"{fitted.scan.format}, reconstructed by {model.config.name}",
+        units=fitted.units,
+        facts=facts,
+        provenance=done.provenance,
+        truth=truth,
+        features=said,
+    )
+    write_report(out / "report.html", report)
+    answer(f"{report.trust.light}: {report.trust.summary}")
+    for name, words in said:
+        answer(f"{name}: {words}")
+    for file in [*done.files, out / "report.html"]:
+        answer(f"wrote {file}")
+
+
+def _fit(path: Path, model: "Model", plan: "Plan", given: Given) -> "tuple[Fitted, Tensor | None]":
+    """The scan in the model's units, and the clean images behind it where it is simulated."""
+    from bcdm.reconstruction.fitting import fit_scan
+    from bcdm.reconstruction.simulation import simulate_scan
+    from bcdm.scans import read_scan
+
+    scan = read_scan(path, given.mask, given.key)
+    operator = None if given.operator is None else _choose_operator(given.operator, model)
+    if not given.simulate:
+        return fit_scan(scan, model, noise_std=given.noise_std, operator=operator), None
+    found = simulate_scan(scan, model, seed=plan.seed, noise_std=given.noise_std, operator=operator)
+    say(f"{path.name} is taken as a clean image: the measurement is SIMULATED")
+    return found
+
+
+def _choose_operator(text: str, model: "Model") -> "LinearOperator":
+    """A stored operator, or one for images of the model by its settings."""
+    from bcdm.checkpoint import load_operator
+    from bcdm.checkpoint.building import build_operator
+    from bcdm.checkpoint.settings import parse_operator
+
+    if Path(text).suffix == ".safetensors":
+        return load_operator(Path(text))
+    return build_operator(parse_operator(text), (model.shape[-2], model.shape[-1]))
+
+
+@click.command()
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True)
+@click.option("--no-open", is_flag=True, help="Do not open the report in a browser.")
+def demo(out: Path, no_open: bool) -> None:
+    """From a brain slice that comes with bcdm to mean, uncertainty, samples and a report.
+
+    The slice is measured as an 8x accelerated MRI scanner would, and reconstructed by a shipped
+    model that never saw it.
+    """
+    import importlib.resources
+    import webbrowser
+
+    from bcdm.checkpoint import load
+    from bcdm.reconstruction.files import Plan
+
+    picture = importlib.resources.files("bcdm") / "demo" / "brain.png"
+    with importlib.resources.as_file(picture) as path:
+        model = load("ixi64-mri8x")
+        _reconstruct_one(path, model, out, Plan(), Given(simulate=True), dry_run=False)
+    if not no_open:
+        webbrowser.open((out / "report.html").resolve().as_uri())

@@ -1,0 +1,63 @@
+"""Questions to a finished reconstruction: `bcdm verify` and `bcdm feature`."""
+
+from pathlib import Path
+
+import click
+
+from bcdm.commands.echo import answer
+
+__all__ = ["feature", "verify"]
+
+
+@click.command()
+@click.argument("result", type=click.Path(path_type=Path, exists=True))
+@click.option(
+    "--input",
+    "source",
+    type=click.Path(path_type=Path, exists=True),
+    help="To check it as well.",
+)
+@click.option("--model", help="Where the model is, if it is not one of the shipped.")
+def verify(result: Path, source: Path | None, model: str | None) -> None:
+    """Check a result against its provenance, and draw its first sample again.
+
+    RESULT is a file that bcdm wrote, run.json among them.
+    """
+    from bcdm.reconstruction.verification import verify as check
+
+    verdicts = check(result, source, model)
+    for one in verdicts:
+        answer(f"{'right' if one.right else 'WRONG'}  {one.name}: {one.found}")
+    if not all(one.right for one in verdicts):
+        raise SystemExit(1)
+
+
+@click.command()
+@click.argument("out", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option(
+    "--box",
+    "boxes",
+    multiple=True,
+    required=True,
+    metavar="[SLICE,]ROW0:ROW1,COL0:COL1",
+    help="A box of pixels, or a mask file.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print numbers instead of words.")
+def feature(out: Path, boxes: tuple[str, ...], as_json: bool) -> None:
+    """Ask the samples of a finished reconstruction: is this feature real?
+
+    Prints in how many samples the region is brighter or darker than the ring of 3 pixels around
+    it, with a 95 % interval for that fraction, and its contrast in the units of the file.
+    """
+    import json
+
+    from bcdm.reconstruction.features import judge_stored, read_card
+
+    found = judge_stored(out, boxes)
+    if as_json:
+        for line in json.dumps(found, indent=1).splitlines():
+            answer(line)
+        return
+    for one in found:
+        answer(f"{one['feature']}: {one['in words']}")
+    answer(f"trust card: {read_card(out)}")
