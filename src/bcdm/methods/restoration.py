@@ -3,7 +3,6 @@ r"""Methods over an unconditional denoiser that solve for the data instead of fo
 Each is pinned by a test to its published update. They are what a user would try otherwise.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +12,8 @@ from bcdm.diffusion import Denoiser, NoiseLevel, Sampler, Step
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.methods.base import BoundDenoiser
-from bcdm.tensors import expand, fit, inner
+from bcdm.operators.iteration import conjugate_gradients
+from bcdm.tensors import fit
 
 __all__ = ["DDRM", "MMPS", "DiffPIR", "Renewal"]
 
@@ -54,37 +54,16 @@ class MMPS:
 
             away = measurement.y - operator.forward(mean.detach())
             (variance,) = fit(away, measurement.std**2)
-            found = _solve(
+            # The Jacobian of a learned network is no covariance: where the product is not positive
+            # the iteration stops.
+            found = conjugate_gradients(
                 lambda v: variance * v + operator.forward(spread(operator.adjoint(v))),
                 away,
-                self.iterations,
+                iterations=self.iterations,
             )
-            return mean.detach() + spread(operator.adjoint(found))
+            return mean.detach() + spread(operator.adjoint(found.x))
 
         return BoundDenoiser(self.prior, mean_given_data)
-
-
-def _solve(product: Callable[[Tensor], Tensor], right: Tensor, iterations: int) -> Tensor:
-    """Conjugate gradients from zero, per sample.
-
-    They stop where nothing is left, and where the product is not positive: the Jacobian of a
-    learned network is no covariance, and a step along such a direction would lead anywhere.
-    """
-    x = torch.zeros_like(right)
-    residual = direction = right
-    size = inner(residual, residual)
-    going = size > 0
-    for _ in range(iterations):
-        moved = product(direction)
-        curvature = inner(direction, moved)
-        going = going & (curvature > 1e-30)
-        step = torch.where(going, size / curvature, 0.0)
-        x = x + expand(step, x.ndim) * direction
-        residual = residual - expand(step, x.ndim) * moved
-        new = inner(residual, residual)
-        direction = residual + expand(new / size.clamp_min(1e-30), x.ndim) * direction
-        size = new
-    return x
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from bcdm.errors import InputError
 from bcdm.operators.base import Coefficient, LinearOperator, Spectral, check_trailing
+from bcdm.operators.iteration import Found, conjugate_gradients, lanczos
 from bcdm.tensors import expand, fit, inner, real_dtype
 
 __all__ = ["Composed", "ConvergenceReport", "ConvergenceWarning", "MatrixFree"]
@@ -68,7 +69,8 @@ class _Iterative(LinearOperator):
     def gram_function_with_report(self, f: Spectral, x: Tensor) -> tuple[Tensor, ConvergenceReport]:
         """As `gram_function`, with how it converged; not differentiable."""
         with torch.no_grad():
-            return _lanczos(self, f, x)
+            found = self._apply(f, x)
+            return found.x, self._report(found)
 
     @property
     def closed_form(self) -> bool:
@@ -86,11 +88,28 @@ class _Iterative(LinearOperator):
         """As `solve`, with how it converged; not differentiable."""
         with torch.no_grad():
             shift, scale = fit(x, a, b)
-            return _conjugate_gradients(self, shift, scale, x)
+            found = self._invert(shift, scale, x)
+            return found.x, self._report(found)
 
-    def _judge(self, report: ConvergenceReport, what: str) -> None:
+    def _invert(self, a: Tensor, b: Tensor, x: Tensor) -> Found:
+        return conjugate_gradients(
+            lambda d: a * d + b * self.gram(d),
+            x,
+            iterations=self.iterations,
+            tolerance=self.tolerance,
+        )
+
+    def _apply(self, f: Spectral, x: Tensor) -> Found:
+        return lanczos(self.gram, f, x, iterations=self.iterations, tolerance=self.tolerance)
+
+    def _report(self, found: Found) -> ConvergenceReport:
+        return ConvergenceReport(found.taken, found.error, self.tolerance)
+
+    def _judge(self, found: Found, what: str) -> Tensor:
+        report = self._report(found)
         if not report.converged:
             warnings.warn(f"{what} stopped early: {report}", ConvergenceWarning, stacklevel=4)
+        return found.x
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,8 +210,7 @@ class _Solve(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, a: Tensor, b: Tensor, operator: _Iterative) -> Tensor:
-        z, report = _conjugate_gradients(operator, a, b, x)
-        operator._judge(report, "conjugate gradients")
+        z = operator._judge(operator._invert(a, b, x), "conjugate gradients")
         ctx.operator = operator
         ctx.save_for_backward(z, a, b)
         return z
@@ -201,8 +219,7 @@ class _Solve(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         z, a, b = ctx.saved_tensors
         operator = ctx.operator
-        dx, report = _conjugate_gradients(operator, a, b, grads[0])
-        operator._judge(report, "conjugate gradients (backward)")
+        dx = operator._judge(operator._invert(a, b, grads[0]), "conjugate gradients (backward)")
         da = db = None
         if ctx.needs_input_grad[1]:
             da = -expand(inner(dx, z), a.ndim).sum_to_size(a.shape)
@@ -216,92 +233,10 @@ class _Function(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, f: Spectral, operator: _Iterative) -> Tensor:
-        z, report = _lanczos(operator, f, x)
-        operator._judge(report, "Lanczos")
         ctx.operator, ctx.f = operator, f
-        return z
+        return operator._judge(operator._apply(f, x), "Lanczos")
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        z, report = _lanczos(ctx.operator, ctx.f, grads[0])
-        ctx.operator._judge(report, "Lanczos (backward)")
-        return z, None, None
-
-
-def _conjugate_gradients(
-    operator: _Iterative, a: Tensor, b: Tensor, x: Tensor
-) -> tuple[Tensor, ConvergenceReport]:
-    """Each sample stops on its own, so its solution does not depend on its companions."""
-    z, residual, direction = torch.zeros_like(x), x, x
-    norm = squared = inner(x, x)
-    goal = operator.tolerance**2 * norm
-    taken = 0
-    while bool((squared > goal).any()) and taken < operator.iterations:
-        taken += 1
-        image = a * direction + b * operator.gram(direction)
-        active = squared > goal
-        step = expand(torch.where(active, squared / inner(direction, image), 0), x.ndim)
-        z = z + step * direction
-        residual = residual - step * image
-        previous, squared = squared, inner(residual, residual)
-        turn = torch.where(active, squared / previous, 0)
-        direction = residual + expand(turn, x.ndim) * direction
-    # NaN stays NaN here, which no tolerance admits.
-    relative = torch.where(norm == 0, 0, (squared / norm).sqrt())
-    return z, ConvergenceReport(taken, float(relative.max()), operator.tolerance)
-
-
-def _lanczos(operator: _Iterative, f: Spectral, x: Tensor) -> tuple[Tensor, ConvergenceReport]:
-    """Full reorthogonalisation: the basis is kept anyway, and without it roots lose digits."""
-    norm = inner(x, x).sqrt()
-    basis = [x / expand(norm.clamp_min(torch.finfo(norm.dtype).tiny), x.ndim)]
-    diagonal: list[Tensor] = []
-    off: list[Tensor] = []
-    estimate, change = torch.zeros_like(x), float("inf")
-    limit = min(operator.iterations, x[0].numel() * (2 if x.is_complex() else 1))
-    for taken in range(1, limit + 1):
-        w = operator.gram(basis[-1])
-        diagonal.append(inner(basis[-1], w))
-        for _ in range(2):
-            for v in basis:
-                w = w - expand(inner(v, w), x.ndim) * v
-        size = inner(w, w).sqrt()
-        # The space of one sample may be exhausted before that of others.
-        scale = torch.stack(diagonal).abs().amax(0)
-        alive = size > 10 * torch.finfo(size.dtype).eps * scale.clamp_min(1e-30)
-        done = not bool(alive.any()) or taken == limit
-        if done or taken % 5 == 0:
-            previous, estimate = estimate, _combine(f, x, norm, basis, diagonal, off)
-            moved = inner(estimate - previous, estimate - previous).sqrt()
-            total = inner(estimate, estimate).sqrt().clamp_min(torch.finfo(norm.dtype).tiny)
-            exhausted = not bool(alive.any()) or taken >= x[0].numel()
-            change = 0.0 if exhausted else float((moved / total).max())
-            if done or change <= operator.tolerance:
-                break
-        off.append(torch.where(alive, size, 0))
-        basis.append(torch.where(expand(alive, x.ndim), w / expand(size, x.ndim), 0))
-    return estimate, ConvergenceReport(taken, change, operator.tolerance)
-
-
-def _combine(
-    f: Spectral,
-    x: Tensor,
-    norm: Tensor,
-    basis: list[Tensor],
-    diagonal: list[Tensor],
-    off: list[Tensor],
-) -> Tensor:
-    """|x| V f(T) e_1 with T the tridiagonal projection of A^T A, per sample."""
-    # Rows past an exhausted space are decoupled; a value from inside keeps f finite there.
-    main = torch.stack(diagonal, 1)
-    main = torch.where(main == 0, main[:, :1], main)
-    T = torch.diag_embed(main)
-    if off:
-        side = torch.stack(off, 1)
-        T = T + torch.diag_embed(side, 1) + torch.diag_embed(side, -1)
-    values, vectors = torch.linalg.eigh(T)
-    axes = [1] * (x.ndim - 2)
-    weights = f(values.clamp_min(0).reshape(len(x), *axes, -1)).flatten(1)
-    column = (vectors @ (weights * vectors[:, 0])[..., None])[..., 0] * norm[:, None]
-    stacked = torch.stack(basis, 1)
-    return (column.reshape(*column.shape, *[1] * (x.ndim - 1)) * stacked).sum(1)
+        found = ctx.operator._apply(ctx.f, grads[0])
+        return ctx.operator._judge(found, "Lanczos (backward)"), None, None
