@@ -1,6 +1,7 @@
 """Shapes, per-sample broadcasting, and noise that depends on its own seed alone."""
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -14,6 +15,8 @@ __all__ = ["ImageSpec", "SeededNoise", "expand", "fit", "inner", "real_dtype"]
 
 _WORD = (1 << 64) - 1
 _CPU = torch.device("cpu")
+# Second word of the counter: 0 without items, 1 and 2 in `data.order`, from here on with items.
+_ITEM_STREAM = 1 << 63
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,15 @@ class SeededNoise:
     draw)). So the noise of sample k is the same bits at any batch size, in any order, on any
     worker and after any resume, and nothing is stored between calls.
 
+    Where several items share a run, sample k of an item is keyed by (seed, item, k): key = 128 bits
+    of a hash of seed and item, counter = (step, draw, k). It depends neither on the item's place
+    in a batch nor on how many samples are drawn of it.
+
+    Args:
+        seed: Of all noise.
+        indices: Which samples.
+        items: The item that each sample is of, by name; left out: there is only one.
+
     >>> a = SeededNoise(0, range(8)).normal(ImageSpec((3,)), step=5)
     >>> b = SeededNoise(0, [6]).normal(ImageSpec((3,)), step=5)
     >>> torch.equal(a[6:7], b)
@@ -88,10 +100,18 @@ class SeededNoise:
 
     seed: int
     indices: Sequence[int]
+    items: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         if min([self.seed, *self.indices]) < 0:
             raise InputError("seeds and sample indices are integers >= 0")
+        if self.items is not None and len(self.items) != len(self.indices):
+            raise ShapeError(f"{len(self.items)} items for {len(self.indices)} samples")
+
+    def select(self, rows: Sequence[int]) -> "SeededNoise":
+        """The noise of some of the samples, in that order, repeats allowed."""
+        items = None if self.items is None else [self.items[row] for row in rows]
+        return SeededNoise(self.seed, [self.indices[row] for row in rows], items)
 
     def normal(self, image: ImageSpec, *, step: int, draw: int = 0) -> Tensor:
         """Draws a batch (len(indices), *image.shape).
@@ -106,14 +126,29 @@ class SeededNoise:
         # One generator is moved from stream to stream: making one for each costs five times more.
         stream = np.random.Philox(key=0)
         generator = np.random.Generator(stream)
-        key = np.array([self.seed & _WORD, 0], np.uint64)
         state = stream.state
-        state["state"] = {"counter": np.array([0, 0, draw, step], np.uint64), "key": key}
-        for row, index in zip(out, self.indices, strict=True):
-            key[1] = index & _WORD
+        for row, (key, number) in zip(out, self._streams(), strict=True):
+            counter = np.array([0, number, draw, step], np.uint64)
+            state["state"] = {"counter": counter, "key": key}
             stream.state = state
             generator.standard_normal(dtype=drawn, out=row)
         noise = torch.from_numpy(out).to(real)
         if parts == 2:
             noise = torch.view_as_complex(noise.reshape(len(self.indices), -1, 2))
         return noise.reshape(len(self.indices), *image.shape).to(image.device)
+
+    def _streams(self) -> Iterator[tuple[np.ndarray, int]]:
+        """Key, and second word of the counter, of each sample; the first one counts the draws."""
+        if self.items is None:
+            for index in self.indices:
+                yield np.array([self.seed & _WORD, index & _WORD], np.uint64), 0
+            return
+        for item, index in zip(self.items, self.indices, strict=True):
+            yield _hash_item(self.seed, item), _ITEM_STREAM + index
+
+
+def _hash_item(seed: int, item: str) -> np.ndarray:
+    """The key of an item: two of a billion items share one with a probability of 1e-21."""
+    # Names of files may hold bytes that are no text.
+    content = f"bcdm.noise/1\0{seed}\0{item}".encode(errors="surrogateescape")
+    return np.frombuffer(hashlib.sha256(content).digest()[:16], "<u8").astype(np.uint64)

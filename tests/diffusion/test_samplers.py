@@ -22,7 +22,7 @@ from bcdm.diffusion import (
     to_noise,
     to_score,
 )
-from bcdm.errors import InputError
+from bcdm.errors import InputError, ShapeError
 from bcdm.measurement import Measurement
 from bcdm.methods import ExactDenoiser, ExactPosterior, GaussianMixture
 from bcdm.operators import PixelMask
@@ -197,6 +197,35 @@ def test_noise_is_standard_normal_and_independent() -> None:
     complex_rows = SeededNoise(1, range(20)).normal(ImageSpec((2000,), torch.complex128), step=0)
     assert float(complex_rows.real.var()) == pytest.approx(1, abs=0.03)
     assert float(complex_rows.imag.var()) == pytest.approx(1, abs=0.03)
+
+
+def test_noise_of_items_depends_on_item_and_number_alone() -> None:
+    image = ImageSpec((400,), torch.float64)
+    items = [f"{item}" for item in range(6) for _ in range(4)]
+    whole = SeededNoise(1, list(range(4)) * 6, items).normal(image, step=2, draw=1)
+    part = SeededNoise(1, [3, 0], ["5", "2"]).normal(image, step=2, draw=1)
+    assert torch.equal(part, whole[[23, 8]])
+    # Neither among each other nor with the noise of numbers, other seeds, steps or draws.
+    others = [
+        SeededNoise(1, range(24)).normal(image, step=2, draw=1),
+        SeededNoise(2, list(range(4)) * 6, items).normal(image, step=2, draw=1),
+        SeededNoise(1, list(range(4)) * 6, items).normal(image, step=3, draw=1),
+        SeededNoise(1, list(range(4)) * 6, items).normal(image, step=2, draw=2),
+    ]
+    correlation = torch.corrcoef(torch.cat([whole, *others])) - torch.eye(120)
+    assert float(correlation.abs().max()) < 6 / 400**0.5
+    with pytest.raises(ShapeError, match="1 items for 2 samples"):
+        SeededNoise(1, [0, 1], ["a"])
+
+
+def test_items_in_batches_of_one_size() -> None:
+    denoiser = ExactDenoiser(gaussian(), VP())
+    items = [item for item in "abcde" for _ in range(2)]
+    whole = sample(denoiser, DPMSolver(), steps=5, indices=[0, 1] * 5, items=items)
+    parts = sample(denoiser, DPMSolver(), steps=5, indices=[0, 1] * 5, items=items, batch_size=4)
+    torch.testing.assert_close(parts, whole)
+    alone = sample(denoiser, DPMSolver(), steps=5, indices=[1], items=["d"])
+    torch.testing.assert_close(alone, whole[7:8])
 
 
 def test_one_call_gives_the_posterior_mean() -> None:

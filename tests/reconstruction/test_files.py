@@ -6,13 +6,17 @@ from pathlib import Path
 import nibabel
 import numpy as np
 import pytest
+import torch
 import zarr
 from click.testing import CliRunner, Result
 from PIL import Image
 
 from bcdm.checkpoint import load
 from bcdm.commands import cli, main
+from bcdm.diffusion import DPMSolver, sample
+from bcdm.measurement import Measurement
 from bcdm.operators import FourierMask
+from bcdm.reconstruction.provenance import FIXED, hash_content, seal
 from bcdm.scans import read_provenance, read_scan
 
 
@@ -87,6 +91,53 @@ def test_a_result_can_be_verified(picture, masked: Path, tmp_path, monkeypatch) 
     assert "to the bit" in done.output
     for name in ("samples.zarr", "measurement.npz", "operator.safetensors"):
         assert run("verify", out / name).exit_code == 0
+
+
+def test_a_result_of_an_earlier_version_is_verified(picture, masked: Path, tmp_path: Path) -> None:
+    """Samples were known by their number alone, and settings said nothing of it."""
+    out = tmp_path / "out"
+    reconstruct(picture, masked, out, "--force")
+    model, run_file = load(masked), out / "run.json"
+    with np.load(out / "measurement.npz") as file:
+        measurement = Measurement(torch.from_numpy(file["y"]), model.operator, file["noise_std"])
+    facts = json.loads(run_file.read_text())
+    del facts["settings"]["noise"]
+    facts["id"] = hash_content({name: facts[name] for name in FIXED})
+    for index, code in ((0, 0), (1, 1)):
+        old = sample(
+            model.method.condition(measurement),
+            DPMSolver(1.0),
+            steps=3,
+            indices=[index],
+            batch_size=4,
+        )
+        zarr.open_array(out / "samples.zarr", mode="r+")[0, 0] = old[0].numpy()
+        names = facts.pop("files")
+        facts.pop("seal")
+        facts = seal(facts, out, [out / name for name in names])
+        run_file.write_text(json.dumps(facts))
+        done = run("verify", run_file, "--model", masked)
+        assert done.exit_code == code, done.output
+    assert "WRONG  first sample" in done.output
+
+
+def test_files_share_no_noise(picture, masked: Path, tmp_path: Path) -> None:
+    """Deviations of two files' samples are independent; a copy has the same samples."""
+    pixels = np.asarray(Image.open(picture[0]))
+    paths = {name: tmp_path / f"{name}.png" for name in ("one", "two", "copy")}
+    for name, path in paths.items():
+        Image.fromarray(pixels.T if name == "two" else pixels).save(path)
+    done = run("reconstruct", *paths.values(), "--mask", picture[1], "--model", masked, "-o",
+               tmp_path / "out", "--samples", 11, "--calls", 3, "--noise-std", 6.4,
+               "--force")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    drawn = {
+        name: np.asarray(zarr.open_array(tmp_path / f"out/{path.name}/samples.zarr", mode="r"))[0]
+        for name, path in paths.items()
+    }
+    np.testing.assert_array_equal(drawn["one"], drawn["copy"])
+    away = [(x - x.mean(0)).ravel() / x.std() for x in (drawn["one"], drawn["two"])]
+    assert abs(np.corrcoef(away)[0, 1]) < 0.15
 
 
 def change_result(out: Path) -> None:

@@ -35,11 +35,50 @@ def test_five_lines(masked_model: Model, measurement, images, tmp_path) -> None:
     assert "imulated" in (tmp_path / "report.html").read_text()
 
 
-def test_a_sample_is_the_same_in_any_batch(masked_model: Model, measurement) -> None:
-    both = reconstruct(masked_model, measurement, samples=3, calls=3, progress=False)
-    one = measurement.select(torch.tensor([0]))
-    alone = reconstruct(masked_model, one, samples=3, calls=3, progress=False)
-    torch.testing.assert_close(both.samples[:, :1], alone.samples, rtol=1e-5, atol=1e-5)
+@pytest.fixture
+def three(masked_model: Model, images: Tensor) -> Measurement:
+    return Measurement.simulate(images, masked_model.operator, 0.05, seed=1)
+
+
+@pytest.mark.parametrize("rows", [[0], [1], [2], [2, 0], [1, 2, 0]])
+@pytest.mark.parametrize(("samples", "batch"), [(4, 16), (2, 16), (4, 3)])
+def test_a_sample_is_the_same_in_any_batch(
+    masked_model: Model, three: Measurement, rows: list[int], samples: int, batch: int
+) -> None:
+    """Whatever stands beside it, in any order, and however many samples are drawn."""
+    whole = reconstruct(masked_model, three, samples=4, calls=3, progress=False)
+    part = three.select(torch.tensor(rows))
+    drawn = reconstruct(masked_model, part, samples=samples, calls=3, batch=batch, progress=False)
+    expected = whole.samples[:samples, rows]
+    torch.testing.assert_close(drawn.samples, expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(drawn.mean, whole.mean[rows], rtol=1e-5, atol=1e-5)
+
+
+def test_noise_is_that_of_the_item(masked_model: Model, three: Measurement) -> None:
+    """Names fix the noise; measurements of other content share none of it."""
+    first = three.select(torch.tensor([0, 0]))
+
+    def draw(names: list[str] | None, seed: int = 0) -> Tensor:
+        return reconstruct(
+            masked_model, first, samples=2, calls=3, seed=seed, items=names, progress=False
+        ).samples
+
+    same, named = draw(None), draw(["a", "b"])
+    torch.testing.assert_close(same[:, 0], same[:, 1])
+    assert float((named[:, 0] - named[:, 1]).abs().max()) > 0.01
+    torch.testing.assert_close(draw(["b", "a"]), named.flip(1), rtol=1e-5, atol=1e-5)
+    assert float((draw(["a", "b"], 1) - named).abs().amax((1, 2, 3, 4)).min()) > 0.01
+    with pytest.raises(ShapeError, match="3 names of items for 2 measurements"):
+        draw(["a", "b", "c"])
+
+
+def test_deviations_of_two_measurements_are_independent(masked_model: Model, three) -> None:
+    """Each alone, as files of an archive are: what is pooled over them must not be the same."""
+    parts = [three.select(torch.tensor([row])) for row in (0, 1)]
+    drawn = [reconstruct(masked_model, one, samples=8, calls=3, progress=False) for one in parts]
+    away = torch.stack([((d.samples - d.samples.mean(0)) / d.std).flatten() for d in drawn])
+    # 8 samples x 256 pixels, of which noise and a smooth network leave a few hundred to count.
+    assert abs(float(torch.corrcoef(away)[0, 1])) < 0.15
 
 
 @pytest.mark.parametrize(("count", "level"), [(16, 0.8), (11, 0.8), (19, 0.9), (40, 0.5)])

@@ -81,13 +81,24 @@ def _reconstruct(
     reduced = options.precision == "bfloat16"
     context = torch.autocast("cpu", torch.bfloat16) if reduced else contextlib.nullcontext()
     solver = DPMSolver(options.churn)
+    # By the number of the image: simulated data are rounded differently on other machines.
+    names = [str(row) for row in rows]
     with context:
-        mean = posterior_mean(posterior, seed=options.seed, count=len(x))
-        drawn = torch.stack([
-            sample(posterior, solver, steps=options.calls, seed=options.seed, progress=False,
-                   indices=[row * options.samples + k for row in rows])
-            for k in range(options.samples)
-        ])  # fmt: skip
+        mean = posterior_mean(posterior, seed=options.seed, items=names)
+        drawn = torch.stack(
+            [
+                sample(
+                    posterior,
+                    solver,
+                    steps=options.calls,
+                    seed=options.seed,
+                    indices=[k] * len(names),
+                    items=names,
+                    progress=False,
+                )
+                for k in range(options.samples)
+            ]
+        )
     estimates = {
         "zero-filled": measurement.back_projection,
         "Wiener": model.method.parameterisation.estimate_linearly(measurement),

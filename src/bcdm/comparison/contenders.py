@@ -113,19 +113,29 @@ class Contender:
     def draw(self, measurement: Measurement, rows: Sequence[int], count: int, seed: int) -> Drawn:
         """Draws `count` samples of each measurement, whose images are `rows` of the data."""
         start = time.perf_counter()
-        denoiser = self._bind(measurement)
+        denoiser, names = self._bind(measurement), [str(row) for row in rows]
         if not self.draws_samples:
-            out = posterior_mean(denoiser, seed=seed, count=len(rows))[None]
+            out = posterior_mean(denoiser, seed=seed, items=names)[None]
         else:
             sampler = self._choose_sampler(measurement)
             steps = self.config.calls
             timed = self.churn is None or self.config.kind == "bridge"
             grid = denoiser.schedule.time_grid(steps) if timed else None
-            out = torch.stack([
-                sample(denoiser, sampler, steps=steps, grid=grid, seed=seed, progress=False,
-                       indices=[row * count + k for row in rows])
-                for k in range(count)
-            ])  # fmt: skip
+            out = torch.stack(
+                [
+                    sample(
+                        denoiser,
+                        sampler,
+                        steps=steps,
+                        grid=grid,
+                        seed=seed,
+                        indices=[k] * len(names),
+                        items=names,
+                        progress=False,
+                    )
+                    for k in range(count)
+                ]
+            )
         return Drawn(out.float(), time.perf_counter() - start)
 
     @torch.no_grad()
@@ -133,8 +143,8 @@ class Contender:
         """The posterior mean by one call, where a network was trained for measurements."""
         if self.config.kind not in ("network", "bridge"):
             return None
-        mean = posterior_mean(self._bind(measurement), seed=seed, count=len(rows))
-        return mean.float()
+        names = [str(row) for row in rows]
+        return posterior_mean(self._bind(measurement), seed=seed, items=names).float()
 
     def _choose_sampler(self, measurement: Measurement) -> Sampler:
         if self.config.kind == "ddrm":

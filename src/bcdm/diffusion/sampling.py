@@ -1,6 +1,6 @@
 """The only sampling loop."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -36,10 +36,12 @@ def sample(
     grid: Tensor | None = None,
     batch_size: int | None = None,
     progress: bool | None = None,
+    items: Sequence[str] | None = None,
 ) -> Tensor:
     """Draws samples from pure noise down to the cleanest level, whose mean is returned.
 
-    Sample k of a seed has its own noise: the same bits at any batch size and in any order.
+    Sample k of a seed, or of a seed and an item, has its own noise: the same bits at any batch size
+    and in any order.
 
     Args:
         denoiser: Gives the mean of x_0 at any level.
@@ -52,6 +54,8 @@ def sample(
             that a sample is the same to the bit whatever samples are drawn with it. For denoisers
             of one measurement; with several bound, draw one sample of each at a time.
         progress: A progress bar; None shows it on a terminal only.
+        items: The item that each index counts the samples of, by name. For denoisers of several
+            measurements: noise then does not depend on a measurement's place in the batch.
 
     Returns:
         Samples (len(indices), *shape).
@@ -65,17 +69,18 @@ def sample(
     log_snr = denoiser.schedule.grid(steps) if grid is None else grid.double()
     if bool((log_snr.diff() <= 0).any()):
         raise InputError("the grid of log-SNR must increase from noise to clean")
-    batches = [chosen[start : start + size] for start in range(0, len(chosen), size)]
-    total = len(batches) * len(log_snr)
+    whole = SeededNoise(seed, chosen, items)
+    starts = range(0, len(chosen), size)
+    total = len(starts) * len(log_snr)
     # tqdm takes None as "on a terminal only".
     hidden = None if progress is None else not progress
     drawn = []
     with tqdm(total=total, disable=hidden, desc="sampling", unit="level") as bar:
-        for batch in batches:
-            filled = batch + [batch[-1]] * (size - len(batch)) if batch_size else batch
-            noise = SeededNoise(seed, filled)
-            x = run_chain(denoiser, sampler, log_snr, noise, bar.update)
-            drawn.append(x[: len(batch)])
+        for start in starts:
+            rows = list(range(start, min(start + size, len(chosen))))
+            filled = rows + rows[-1:] * (size - len(rows))
+            x = run_chain(denoiser, sampler, log_snr, whole.select(filled), bar.update)
+            drawn.append(x[: len(rows)])
     return torch.cat(drawn)
 
 
@@ -112,16 +117,27 @@ def _draw(noise: NoiseSource, image: ImageSpec, step: int, number: int) -> Tenso
 
 
 @torch.no_grad()
-def posterior_mean(denoiser: Denoiser, *, seed: int = 0, count: int = 1) -> Tensor:
+def posterior_mean(
+    denoiser: Denoiser, *, seed: int = 0, count: int = 1, items: Sequence[str] | None = None
+) -> Tensor:
     r"""The mean by one network call.
 
     At the end of the noise range $x_t$ carries no information, so $E[x_0 \mid x_t, y]$ there is
     $E[x_0 \mid y]$ whatever the noise drawn.
 
+    Args:
+        denoiser: With measurements bound.
+        seed: Of the noise.
+        count: The number of measurements bound; that of `items` if these are given.
+        items: Names of the measurements: what remains of the noise in a network's answer then does
+            not depend on a measurement's place in the batch.
+
     Returns:
-        (count, *shape); `count` is the number of measurements bound to the denoiser.
+        (count, *shape).
     """
     low, _ = denoiser.schedule.log_snr_range
     level = denoiser.schedule.level(torch.tensor([low], dtype=torch.float64))
-    noise = SeededNoise(seed, range(count)).normal(denoiser.image, step=0)
+    # The first sample of each item begins with the same noise.
+    indices = range(count) if items is None else [0] * len(items)
+    noise = SeededNoise(seed, indices, items).normal(denoiser.image, step=0)
     return denoiser(_start(level, noise), level)

@@ -18,6 +18,7 @@ from bcdm.checkpoint import Model, read_facts, write_facts
 from bcdm.checkpoint.building import build_problems
 from bcdm.diffusion import posterior_mean
 from bcdm.errors import InputError
+from bcdm.identity import identify
 from bcdm.measurement import Measurement
 from bcdm.noise import estimate_from_image, estimate_from_k_space
 from bcdm.operators import FourierMask, PixelMask, Root
@@ -254,7 +255,7 @@ def _fit_looks(
     for numbers in _split(model, len(images)):
         measurement = simulate(model, images[numbers], [first + k for k in numbers], seed)
         denoiser = model.method.condition(measurement)
-        mean = posterior_mean(denoiser, seed=seed, count=len(numbers))
+        mean = posterior_mean(denoiser, seed=seed, items=identify(measurement))
         for name, description in look(model, measurement, mean).items():
             found.setdefault(name, []).append(description)
         linear = model.method.parameterisation.estimate_linearly(measurement)

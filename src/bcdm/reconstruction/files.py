@@ -20,7 +20,7 @@ from bcdm.reconstruction.calibration import find_factor
 from bcdm.reconstruction.features import Feature, crop_middle, weigh
 from bcdm.reconstruction.fitting import Fitted, find_unfamiliar
 from bcdm.reconstruction.posterior import CALLS, Posterior, draw_samples
-from bcdm.reconstruction.provenance import OPERATOR, SAMPLES, collect, seal
+from bcdm.reconstruction.provenance import NOISE, OPERATOR, SAMPLES, collect, name_slice, seal
 from bcdm.reconstruction.trust import join
 from bcdm.report.content import Trust
 from bcdm.scans import Results, check_results, write_results
@@ -67,8 +67,14 @@ class Plan:
 
     def to_plain(self) -> dict[str, Any]:
         """What fixes the samples."""
-        return {"samples": self.samples, "calls": self.calls, "churn": self.churn,
-                "seed": self.seed, "batch": self.batch}  # fmt: skip
+        return {
+            "samples": self.samples,
+            "calls": self.calls,
+            "churn": self.churn,
+            "seed": self.seed,
+            "batch": self.batch,
+            "noise": NOISE,
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,18 +195,26 @@ def _draw_slice(
     """The samples of one slice, and how many at once the memory took."""
     measurement = fitted.measure(number)
     denoiser = model.method.condition(measurement)
-    mean = posterior_mean(denoiser, seed=plan.seed)
+    item = name_slice(store.attrs["provenance"], number)
+    mean = posterior_mean(denoiser, seed=plan.seed, items=[item])
 
     def draw(indices: Sequence[int], batch: int) -> Tensor:
-        return sample(denoiser, DPMSolver(plan.churn), steps=plan.calls, seed=plan.seed,
-                      indices=indices, batch_size=batch, progress=False)  # fmt: skip
+        return sample(
+            denoiser,
+            DPMSolver(plan.churn),
+            steps=plan.calls,
+            seed=plan.seed,
+            indices=indices,
+            batch_size=batch,
+            progress=False,
+            items=[item] * len(indices),
+        )
 
     done = store.attrs.get("done", {}).get(str(number), 0)
     for start in range(0, plan.samples, plan.batch):
         stop = min(plan.samples, start + plan.batch)
         if stop > done:
-            indices = [number * plan.samples + k for k in range(start, stop)]
-            drawn, lasting = draw_samples(draw, indices, lasting, say=progress.say)
+            drawn, lasting = draw_samples(draw, range(start, stop), lasting, say=progress.say)
             store[number, start:stop] = drawn.cpu().numpy()
             # Only now: a sample counts once it is whole on disk.
             _mark(store, number, stop)

@@ -13,6 +13,7 @@ from bcdm.checkpoint import Model
 from bcdm.diffusion import DPMSolver, posterior_mean, sample
 from bcdm.errors import InputError, ShapeError
 from bcdm.files import replacing, write_arrays
+from bcdm.identity import identify
 from bcdm.measurement import Measurement
 from bcdm.reconstruction.features import Support, find_support
 
@@ -177,8 +178,12 @@ def reconstruct(
     seed: int = 0,
     batch: int = 16,
     progress: bool | None = None,
+    items: Sequence[str] | None = None,
 ) -> Posterior:
     """Draws from the posterior of every measurement of a batch.
+
+    Sample k of a measurement is the same in any batch, in any order and beside any number of other
+    samples, up to rounding: its noise is a function of (seed, item, k).
 
     Args:
         model: A trained one.
@@ -186,22 +191,33 @@ def reconstruct(
         samples: Of each measurement.
         calls: Network calls per sample.
         churn: Of DPM-Solver++: 0 is the ODE, 1 the SDE.
-        seed: Sample k of measurement i has noise of its own, a function of (seed, i, k).
+        seed: Of all noise.
         batch: Images at once, where there are fewer measurements.
         progress: A progress bar; None shows it on a terminal only.
+        items: Names of the measurements. Left out, each is named by a hash of its content, so that
+            measurements of equal content have the same samples.
     """
     if min(samples, batch) < 1:
         raise InputError(f"samples and batch must be 1 or more, got {samples} and {batch}")
     denoiser = model.condition(measurement)
     count = len(measurement.y)
-    mean = posterior_mean(denoiser, seed=seed, count=count)
+    names = identify(measurement) if items is None else list(items)
+    if len(names) != count:
+        raise ShapeError(f"{len(names)} names of items for {count} measurements: give one each")
+    mean = posterior_mean(denoiser, seed=seed, items=names)
     parts = []
     for start in range(0, samples, max(1, batch // count)):
         chosen = range(start, min(samples, start + max(1, batch // count)))
         several = model.method.condition(measurement.repeat(len(chosen)))
-        indices = [row * samples + k for row in range(count) for k in chosen]
-        drawn = sample(several, DPMSolver(churn), steps=calls, seed=seed, indices=indices,
-                       progress=progress)  # fmt: skip
+        drawn = sample(
+            several,
+            DPMSolver(churn),
+            steps=calls,
+            seed=seed,
+            indices=[k for _ in names for k in chosen],
+            items=[name for name in names for _ in chosen],
+            progress=progress,
+        )
         parts.append(drawn.unflatten(0, (count, len(chosen))).transpose(0, 1))
     return Posterior(model, measurement, mean, torch.cat(parts))
 

@@ -17,6 +17,7 @@ from bcdm.operators import LinearOperator
 
 __all__ = [
     "FIXED",
+    "NOISE",
     "OPERATOR",
     "SAMPLES",
     "collect",
@@ -25,11 +26,14 @@ __all__ = [
     "hash_operator",
     "hash_path",
     "hash_result",
+    "name_slice",
     "seal",
 ]
 
 # What fixes a result; the rest tells who made it.
 FIXED = ("model", "input", "operator", "measurement", "settings")
+# How samples are keyed; results of earlier versions do not say, and are keyed by numbers alone.
+NOISE = "by seed, item and sample"
 SAMPLES, OPERATOR = "samples.zarr", "operator.safetensors"
 _BLOCK = 1 << 20
 
@@ -48,6 +52,14 @@ def hash_path(path: Path) -> str:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     return digest.hexdigest()
+
+
+def name_slice(provenance: Mapping[str, Any], number: int) -> str:
+    """The item that a slice is, for its noise: by what its file holds, wherever it lies.
+
+    Not by the measurement in the model's units, whose last digits depend on the machine.
+    """
+    return f"{provenance['input']['sha256']}/{number}"
 
 
 def hash_operator(operator: LinearOperator) -> str:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from bcdm.checkpoint import Model, load
 from bcdm.diffusion import posterior_mean
 from bcdm.errors import InputError
+from bcdm.identity import identify
 from bcdm.measurement import Measurement
 from bcdm.operators.adapters import Physics, from_physics
 from bcdm.reconstruction.posterior import CALLS, Posterior, reconstruct
@@ -64,7 +65,7 @@ class Reconstructor(nn.Module):
         measurement = self.measure(y, physics)
         if self.samples == 0:
             denoiser = self.model.condition(measurement)
-            x = posterior_mean(denoiser, seed=self.seed, count=len(y))
+            x = posterior_mean(denoiser, seed=self.seed, items=identify(measurement))
         else:
             x = self._draw(measurement).samples.mean(0)
         image = (x - self.offset) / self.gain

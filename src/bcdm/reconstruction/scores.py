@@ -16,6 +16,7 @@ from torch.nn.functional import avg_pool2d
 from bcdm.checkpoint import Model
 from bcdm.diffusion import posterior_mean
 from bcdm.evaluation import chi_square
+from bcdm.identity import identify
 from bcdm.measurement import Measurement
 from bcdm.operators import FourierMask, LinearOperator, PixelMask
 
@@ -150,7 +151,8 @@ def measure_held_out(model: Model, measurement: Measurement, seed: int = 0) -> T
         return None
     less, held = split
     rest = Measurement(measurement.y * ~held, less, measurement.std)
-    mean = posterior_mean(model.method.condition(rest), seed=seed, count=len(rest.y))
+    denoiser = model.method.condition(rest)
+    mean = posterior_mean(denoiser, seed=seed, items=identify(measurement))
     away = (measurement.y - measurement.operator.forward(mean)).abs().square()
     counted = held.expand_as(away).double()
     return (away.double() * counted).flatten(1).sum(1) / counted.flatten(1).sum(1).clamp_min(1)

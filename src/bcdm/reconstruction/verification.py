@@ -16,11 +16,13 @@ from bcdm.measurement import Measurement
 from bcdm.reconstruction.files import KEPT
 from bcdm.reconstruction.provenance import (
     FIXED,
+    NOISE,
     hash_array,
     hash_content,
     hash_operator,
     hash_path,
     hash_result,
+    name_slice,
 )
 from bcdm.scans import read_provenance
 
@@ -124,11 +126,21 @@ def _check_sample(folder: Path, stored: dict[str, Any], model: Model) -> list[Ve
         return verdicts
     settings = stored["settings"]
     measurement = Measurement(torch.from_numpy(y[:1]), operator, std)
-    drawn = sample(
-        model.method.condition(measurement), DPMSolver(settings["churn"]),
-        steps=settings["calls"], seed=settings["seed"], indices=[0],
-        batch_size=settings["batch"], progress=False,
-    )[0].cpu().numpy()  # fmt: skip
+    scheme = settings.get("noise")
+    if scheme not in (None, NOISE):
+        raise InputError(f"samples are keyed {scheme!r}, by a later version: use that one")
+    first = sample(
+        model.method.condition(measurement),
+        DPMSolver(settings["churn"]),
+        steps=settings["calls"],
+        seed=settings["seed"],
+        indices=[0],
+        batch_size=settings["batch"],
+        progress=False,
+        # Earlier versions knew samples by their number alone.
+        items=None if scheme is None else [name_slice(stored, 0)],
+    )
+    drawn = first[0].cpu().numpy()
     kept = np.asarray(zarr.open_array(folder / "samples.zarr", mode="r")[0, 0])
     away = float(np.abs(drawn - kept).max())
     where = "the same to the bit" if away == 0 else f"the same up to {away:.1e}"
