@@ -57,4 +57,5 @@ def test_storage_does_not_count() -> None:
     assert identify(Measurement(y, PixelMask(mask.float()), 0.1)) == name
     assert identify(Measurement(y, PixelMask(mask[None, None]), 0.1)) == name
     negative = torch.where(mask, y, torch.tensor(-0.0))
-    assert identify(Measurement(negative, PixelMask(mask), torch.tensor([0.1], dtype=torch.float64))) == name
+    std = torch.tensor([0.1], dtype=torch.float64)
+    assert identify(Measurement(negative, PixelMask(mask), std)) == name
