@@ -35,6 +35,20 @@ def test_five_lines(masked_model: Model, measurement, images, tmp_path) -> None:
     assert "imulated" in (tmp_path / "report.html").read_text()
 
 
+def test_the_report_shows_what_was_drawn_and_runs_no_network(
+    masked_model: Model, measurement, images, tmp_path, monkeypatch
+) -> None:
+    posterior = reconstruct(masked_model, measurement, samples=11, calls=3, progress=False)
+    assert len(posterior.trust) == 2  # judging holds data out, which needs a network call
+
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("the report asked the network")
+
+    monkeypatch.setattr(masked_model.method.network, "forward", fail)
+    posterior.report(tmp_path / "report.html", truth=images[:2])
+    assert (tmp_path / "report.html").exists()
+
+
 @pytest.fixture
 def three(masked_model: Model, images: Tensor) -> Measurement:
     return Measurement.simulate(images, masked_model.operator, 0.05, seed=1)

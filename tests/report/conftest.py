@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bcdm.report.content import Interval
 from bcdm.report.html import Check, Curve, Report, Slice, Trust
 
 
@@ -18,14 +19,14 @@ def draw_slice(seed: int = 0, shape: tuple[int, ...] = (24, 20), count: int = 5)
     samples = image + (0.02 + 0.05 * image) * rng.standard_normal((count, *shape))
     return {
         "name": f"slice {seed}",
-        "measured": image + 0.1 * rng.standard_normal(shape),
+        "linear": image + 0.1 * rng.standard_normal(shape),
         "mean": samples.mean(0),
         "std": samples.std(0) if count > 1 else np.full(shape, 0.05),
         "samples": samples,
         "operator": (rng.random(shape[:2]) < 0.4).astype(float),
         "operator_label": "k-space mask",
         "reference": image,
-        "frames": rng.standard_normal((12, *shape)),
+        "interval": Interval(samples.min(0), samples.max(0), 0.8),
     }
 
 

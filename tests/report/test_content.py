@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from bcdm.errors import DtypeError, InputError, ShapeError
+from bcdm.report.content import Interval
 from bcdm.report.html import Check, Curve, Report, Slice, Trust
 
 LINE = np.linspace(0, 1, 4)
 
 
-@pytest.mark.parametrize("name", ["measured", "mean", "std", "samples", "reference", "frames"])
+@pytest.mark.parametrize("name", ["linear", "mean", "std", "samples", "reference"])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_slice_refuses_what_is_not_finite(
     make_slice: Callable[..., Slice], name: str, value: float
@@ -29,11 +30,12 @@ def test_a_slice_refuses_what_is_not_finite(
         {"mean": np.zeros(5)},
         {"mean": np.zeros((24, 20, 4))},
         {"mean": np.zeros((0, 20))},
-        {"measured": np.zeros((20, 24))},
+        {"linear": np.zeros((20, 24))},
         {"std": np.zeros((24, 20, 3))},
         {"samples": np.zeros((24, 20))},
         {"samples": np.zeros((0, 24, 20))},
-        {"frames": np.zeros((2, 20, 24))},
+        {"interval": Interval(np.zeros((20, 24)), np.zeros((24, 20)), 0.8)},
+        {"interval": Interval(np.zeros((24, 20)), np.zeros((20, 24)), 0.8)},
         {"operator": np.zeros((2, 3, 3))},
     ],
 )
@@ -48,7 +50,7 @@ def test_a_slice_refuses_complex_values_and_negative_deviations(
     make_slice: Callable[..., Slice],
 ) -> None:
     with pytest.raises(DtypeError, match="magnitude"):
-        make_slice(measured=np.zeros((24, 20), complex))
+        make_slice(linear=np.zeros((24, 20), complex))
     with pytest.raises(InputError, match="negative"):
         make_slice(std=-make_slice().std)
 

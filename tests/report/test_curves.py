@@ -8,7 +8,13 @@ import pytest
 
 from bcdm.report.axes import choose_ticks, format_ticks
 from bcdm.report.content import Array, Curve
-from bcdm.report.curves import draw_curve
+from bcdm.report.curves import lay_out
+from bcdm.report.templating import ENVIRONMENT
+
+
+def draw_curve(curve: Curve) -> str:
+    return ENVIRONMENT.get_template("curve.html").render(diagram=lay_out(curve))
+
 
 LEVELS = np.linspace(0.1, 0.9, 9)
 CASES: dict[str, tuple[Array, Array]] = {

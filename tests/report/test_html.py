@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bcdm.report.html import Check, Report, Slice, Trust, render_report, write_report
+from bcdm.report.html import Check, Curve, Report, Slice, Trust, render_report, write_report
 from bcdm.report.pictures import deviation_scale
 
 HOSTILE = "</script></style></title><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
@@ -64,14 +64,15 @@ def test_nothing_comes_from_elsewhere(make_report: Callable[..., Report]) -> Non
     assert "$" not in re.sub(r"<script>.*</script>", "", text, flags=re.DOTALL)
     page = Page(text)
     addresses = [a.get(k) for _, a in page.elements for k in ("src", "href") if k in a]
-    assert len(addresses) > 40
+    assert len(addresses) > 30
     assert all(str(address).startswith(("data:", "#")) for address in addresses)
     (policy,) = page.find("meta", **{"http-equiv": "Content-Security-Policy"})
     assert str(policy["content"]).startswith("default-src 'none'; img-src data:;")
 
 
 def test_every_text_is_shown_and_none_is_code(make_report: Callable[..., Report]) -> None:
-    tame = Page(render_report(make_report(curves=())))
+    line = np.linspace(0, 1, 4)
+    tame = Page(render_report(make_report(curves=(Curve("a", "b", "c", {"d": (line, line)}),))))
     report = make_report(
         title=HOSTILE,
         subtitle=HOSTILE,
@@ -81,7 +82,7 @@ def test_every_text_is_shown_and_none_is_code(make_report: Callable[..., Report]
             for one in make_report().slices
         ),
         trust=Trust("red", HOSTILE, (Check(HOSTILE, HOSTILE, "bad", HOSTILE),) * 4),
-        curves=(),
+        curves=(Curve(HOSTILE, HOSTILE, HOSTILE, {HOSTILE: (line, line)}),),
         facts=((HOSTILE, ((HOSTILE, HOSTILE), (HOSTILE, HOSTILE))),),
         provenance={HOSTILE: HOSTILE, "path": Path("a")},
     )
@@ -91,6 +92,8 @@ def test_every_text_is_shown_and_none_is_code(make_report: Callable[..., Report]
     assert HOSTILE in page.texts["h3"]
     assert HOSTILE in page.texts["td"]
     assert json.loads(page.texts["pre"][0]) == {HOSTILE: HOSTILE, "path": "a"}
+    assert HOSTILE in page.texts["caption"]
+    assert page.texts["text"].count(HOSTILE) == 2, "both axes of the diagram"
     assert not any(name.startswith("on") for _, attributes in page.elements for name in attributes)
     settings = page.texts["script"][-2]
     assert json.loads(settings) == {"window": [0.0, 1.0], "unit": HOSTILE}
@@ -98,14 +101,14 @@ def test_every_text_is_shown_and_none_is_code(make_report: Callable[..., Report]
 
 def test_the_files_it_is_made_of_do_not_close_their_element() -> None:
     for name in ("report.js", "report.css", "dark.css"):
-        text = resources.files("bcdm.report").joinpath(name).read_text(encoding="utf-8")
+        text = resources.files("bcdm.report").joinpath("page", name).read_text(encoding="utf-8")
         assert "</" not in text
 
 
 def test_pictures_hold_the_arrays_on_one_scale(make_report: Callable[..., Report]) -> None:
     report = make_report(window=(-0.5, 1.5))
     page = Page(render_report(report))
-    for name, key in {"Measured": "measured", "Posterior mean": "mean"}.items():
+    for name, key in {"Linear estimate": "linear", "Posterior mean": "mean"}.items():
         for shown, one in zip(page.find("img", alt=name), report.slices, strict=True):
             expected = np.rint(255 * ((getattr(one, key) + 0.5) / 2).clip(0, 1))
             np.testing.assert_array_equal(decode(shown["src"]), expected)
@@ -127,8 +130,9 @@ def test_error_and_deviation_share_a_scale_that_its_bar_shows(
     (deviation,), (error,) = (page.find("img", alt=n) for n in ("Standard deviation", "Error"))
     np.testing.assert_array_equal(decode(deviation["src"]), decode(error["src"]))
     np.testing.assert_array_equal(decode(deviation["src"])[0, -1], deviation_scale()[-1])
-    bar = next(a for a in page.find("img", alt="") if decode(a["src"]).shape == (1, 256, 3))
-    np.testing.assert_array_equal(decode(bar["src"])[0], deviation_scale())
+    assert len(page.find("i", **{"class": "deviation-scale"})) == 2
+    (bar,) = re.findall(r"\.deviation-scale { background-image: url\((data:[^)]+)\)", text)
+    np.testing.assert_array_equal(decode(bar)[0], deviation_scale())
     assert text.count("<span>0</span><span>0.05</span><span>0.1</span>") == 2
 
 
@@ -149,7 +153,7 @@ def test_one_constant_sample_without_anything_else(
     make_report: Callable[..., Report], std: float
 ) -> None:
     flat = np.full((4, 6), 0.3)
-    one = Slice(name="only", measured=flat, mean=flat, std=0 * flat + std, samples=flat[None])
+    one = Slice(name="only", linear=flat, mean=flat, std=0 * flat + std, samples=flat[None])
     bare: dict[str, Any] = {"curves": (), "facts": (), "provenance": {}, "simulated": False}
     text = render_report(make_report(slices=(one,), trust=Trust("green", "Fine."), **bare))
     page = Page(text)
@@ -178,7 +182,7 @@ def test_the_light_is_a_word_and_a_shape(
 
 @pytest.mark.parametrize("sheet", ["report.css", "dark.css"])
 def test_every_text_has_contrast(sheet: str) -> None:
-    text = resources.files("bcdm.report").joinpath(sheet).read_text(encoding="utf-8")
+    text = resources.files("bcdm.report").joinpath("page", sheet).read_text(encoding="utf-8")
     colours = dict(re.findall(r"--([\w-]+): #([0-9a-f]{6});", text))
 
     def luminance(name: str) -> float:
@@ -199,15 +203,13 @@ def test_files_stay_small(
 ) -> None:
     small = make_slice(shape=(64, 64), count=16)
     assert len(render_report(make_report(slices=(small,)))) < 1e6
-    # A disc in a dark field, uncertain to 2 % of the window inside, without frames.
+    # A disc in a dark field, uncertain to 2 % of the window inside.
     rows, columns = np.mgrid[-1:1:256j, -1:1:256j]
     image = np.where(rows**2 + 1.5 * columns**2 < 0.8, 0.6 + 0.2 * np.sin(9 * rows), 0.0)
     noise = np.random.default_rng(0).standard_normal((16, 256, 256))
     samples = image + 0.02 * noise * (image > 0)
     mean, std = samples.mean(0), samples.std(0)
-    large = Slice(
-        name="large", measured=image, mean=mean, std=std, samples=samples, reference=image
-    )
+    large = Slice(name="large", linear=image, mean=mean, std=std, samples=samples, reference=image)
     assert 26 * len(render_report(make_report(slices=(large,)))) < 25e6
 
 

@@ -56,10 +56,19 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
     assert [a for a in asked if not a.startswith("data:")] == [(tmp_path / "report.html").as_uri()]
 
 
-def transforms(page: Any) -> set[str]:
-    """The maps from picture to screen of the panels in view."""
-    layers = page.locator(".slice:not([hidden]) .linked .layer")
-    return set(layers.evaluate_all("all => all.map(one => getComputedStyle(one).transform)"))
+def transforms(page: Any) -> set[tuple[float, ...]]:
+    """The maps from picture to screen of the panels in view: zoom, and shifts in panel widths.
+
+    Columns of a grid differ in width by a 64th of a pixel, so pixels would differ, too.
+    """
+    maps = page.locator(".slice:not([hidden]) .linked .layer").evaluate_all(
+        """all => all.map(one => {
+            const { a, e, f } = new DOMMatrix(getComputedStyle(one).transform);
+            const box = one.parentElement.getBoundingClientRect();
+            return [a, e / box.width, f / box.height];
+        })"""
+    )
+    return {tuple(round(number, 4) for number in one) for one in maps}
 
 
 def shown(page: Any, kind: str = "samples") -> str:
@@ -195,7 +204,7 @@ def test_everything_works_from_the_keyboard(
             page.keyboard.press("Home")
             assert shown(page) == "Sample 1 of 5"
     assert {"theme", "previous", "slice", "next", "out", "in", "level", "width", "reset"} <= {*seen}
-    assert "panels columns-4" in seen
+    assert "panels columns-3" in seen
     assert "range" in seen
     assert seen.count("SUMMARY") == 3
 
@@ -206,7 +215,6 @@ def test_players_start_and_stop_on_request_only(
     page = open_page(make_report())
     page.wait_for_timeout(600)
     assert shown(page) == "Sample 1 of 5"
-    assert shown(page, "frames") == "Reverse diffusion 12 of 12"
     page.get_by_role("button", name="Play the samples").focus()
     page.keyboard.press("Space")
     assert page.get_by_role("button", name="Pause the samples").is_visible()
@@ -215,10 +223,6 @@ def test_players_start_and_stop_on_request_only(
     stopped = shown(page)
     page.wait_for_timeout(600)
     assert shown(page) == stopped
-    page.get_by_role("button", name="Play the steps").click()
-    assert shown(page, "frames") != "Reverse diffusion 12 of 12"
-    expect(page.locator(".frames .verb").first).to_have_text("Play")
-    assert shown(page, "frames") == "Reverse diffusion 12 of 12"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -268,7 +272,7 @@ def test_paper_shows_every_slice_and_no_control(
     assert page.locator(".slice:visible").count() == 1
     page.emulate_media(media="print")
     assert page.locator(".slice:visible").count() == 2
-    assert page.locator(".frames:visible .layer img:visible").count() == 18
+    assert page.locator(".panel:visible .layer img:visible").count() == 18
     for control in ("button", "input", "select", "#readout"):
         assert page.locator(f"{control}:visible").count() == 0
     assert len(page.pdf()) > 10_000
@@ -279,7 +283,7 @@ def test_without_script_all_is_there_but_controls(
 ) -> None:
     page = open_page(make_report(), java_script_enabled=False)
     assert page.locator(".slice:visible").count() == 2
-    assert page.locator(".panel .layer img:visible").count() == 16
+    assert page.locator(".panel .layer img:visible").count() == 18
     assert page.locator("button:visible, input:visible").count() == 0
 
 

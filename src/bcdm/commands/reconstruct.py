@@ -155,6 +155,7 @@ def _reconstruct_one(
     said = tuple((one["feature"], one["in words"]) for one in done.features)
     report = make_report(
         done.posteriors,
+        done.cards,
         title=path.name,
         subtitle=f"{fitted.scan.format}, reconstructed by {model.config.name}",
         units=fitted.units,

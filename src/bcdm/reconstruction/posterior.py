@@ -49,6 +49,11 @@ class Posterior:
         return assess(self)
 
     @cached_property
+    def linear(self) -> Tensor:
+        """The linear estimate: what the data show without the network, (B, C, H, W)."""
+        return self.model.method.parameterisation.estimate_linearly(self.measurement)
+
+    @cached_property
     def std(self) -> Tensor:
         """The standard deviation of each pixel, (B, C, H, W)."""
         if len(self.samples) < 2:
@@ -130,7 +135,7 @@ class Posterior:
 
         if truth is not None and truth.shape != self.mean.shape:
             raise ShapeError(f"truth has shape {tuple(truth.shape)}, not {tuple(self.mean.shape)}")
-        write_report(Path(path), make_report(self.split(), truth=truth))
+        write_report(Path(path), make_report(self.split(), self.trust, truth=truth))
 
     def figure(
         self,

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,44 +10,24 @@ import torch
 from torch import Tensor
 
 from bcdm.checkpoint import Model
-from bcdm.diffusion import Denoiser, DPMSolver, NoiseLevel, Schedule, sample
 from bcdm.errors import InputError
-from bcdm.operators import BlockMean, CircularBlur, FourierMask, LinearOperator, PixelMask
 from bcdm.reconstruction.calibration import Calibration
 from bcdm.reconstruction.fitting import Fitted, Units
-from bcdm.reconstruction.posterior import CALLS, Posterior
+from bcdm.reconstruction.posterior import Posterior
 from bcdm.reconstruction.trust import join
-from bcdm.report.content import Curve, Report, Slice
+from bcdm.report.content import Curve, Interval, Report, Slice, Trust
 from bcdm.report.figures import draw_figure
-from bcdm.tensors import ImageSpec
+from bcdm.report.sketches import sketch
 
 __all__ = ["describe_scan", "draw_posterior", "make_report"]
 
+LEVEL = 0.8
 Section = tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, eq=False)
-class _Watched:
-    """A denoiser that remembers what it was shown: the frames of a chain."""
-
-    denoiser: Denoiser
-    seen: list[Tensor] = field(default_factory=list)
-
-    @property
-    def schedule(self) -> Schedule:
-        return self.denoiser.schedule
-
-    @property
-    def image(self) -> ImageSpec:
-        return self.denoiser.image
-
-    def __call__(self, x_t: Tensor, level: NoiseLevel) -> Tensor:
-        self.seen.append(x_t.detach().cpu())
-        return self.denoiser(x_t, level)
 
 
 def make_report(
     posteriors: Sequence[Posterior],
+    cards: Sequence[Trust],
     *,
     title: str = "Reconstruction",
     subtitle: str = "",
@@ -58,10 +37,11 @@ def make_report(
     truth: Tensor | None = None,
     features: Section = (),
 ) -> Report:
-    """Gathers everything about some slices.
+    """Gathers everything about some slices. It shows what was drawn: it draws nothing itself.
 
     Args:
         posteriors: Of one measurement each.
+        cards: The trust card of each.
         title: What was reconstructed.
         subtitle: From what.
         units: Of the images shown; those of the model when left out.
@@ -85,7 +65,7 @@ def make_report(
         window=(low, high if high > low else low + 1),
         unit=units.name,
         slices=slices,
-        trust=join([one.trust[0] for one in posteriors]),
+        trust=join(list(cards)),
         curves=(_make_residuals(posteriors), *_make_calibration(model)),
         facts=(
             ("Measurement", facts),
@@ -109,9 +89,7 @@ def draw_posterior(
         raise InputError(f"there is no image {number}: the batch holds {len(posterior.mean)}")
     if not 0 <= samples <= len(posterior.samples):
         raise InputError(f"{samples} samples cannot be shown: there are {len(posterior.samples)}")
-    one = posterior.measurement.select(torch.tensor([number]))
-    linear = posterior.model.method.parameterisation.estimate_linearly(one)[0]
-    mean = posterior.mean[number]
+    linear, mean = posterior.linear[number], posterior.samples[:, number].mean(0)
     images = {"linear estimate": linear, "posterior mean": mean}
     images |= {f"sample {k + 1}": posterior.samples[k, number] for k in range(samples)}
     sizes = {"standard deviation": posterior.std[number].mean(0)}
@@ -141,44 +119,33 @@ def describe_scan(fitted: Fitted) -> Section:
 
 
 def _make_slice(posterior: Posterior, number: int, units: Units, truth: Tensor | None) -> Slice:
-    measurement, model = posterior.measurement, posterior.model
-    picture, label = _draw_operator(measurement.operator)
-    linear = model.method.parameterisation.estimate_linearly(measurement)
-    watched = _Watched(model.method.condition(measurement))
-    last = sample(watched, DPMSolver(), steps=CALLS, indices=[number], progress=False)
-    frames = torch.cat([*watched.seen, last])
+    picture, label = sketch(posterior.measurement.operator)
+    samples = posterior.samples
     return Slice(
         name=f"slice {number}",
-        measured=_arrange(units.to_file(linear)[0]),
-        mean=_arrange(units.to_file(posterior.mean)[0]),
+        linear=_arrange(units.to_file(posterior.linear)[0]),
+        mean=_arrange(units.to_file(samples.mean(0))[0]),
         std=_arrange(units.to_file_size(posterior.std)[0]),
-        samples=np.stack([_arrange(one) for one in units.to_file(posterior.samples[:, 0])]),
+        samples=np.stack([_arrange(one) for one in units.to_file(samples[:, 0])]),
+        interval=_make_interval(posterior, units),
         operator=picture,
         operator_label=label,
         reference=None if truth is None else _arrange(units.to_file(truth)),
-        frames=np.stack([_arrange(one) for one in units.to_file(frames)]),
     )
+
+
+def _make_interval(posterior: Posterior, units: Units) -> Interval | None:
+    """The interval of each pixel; None where there are too few samples for it."""
+    count = len(posterior.samples)
+    if (count - 1) / (count + 1) < LEVEL:
+        return None
+    low, high = (_arrange(units.to_file(end)[0]) for end in posterior.interval(LEVEL))
+    return Interval(low, high, LEVEL)
 
 
 def _arrange(image: np.ndarray) -> np.ndarray:
     """(C, H, W) to (H, W) or (H, W, 3)."""
     return image[0] if len(image) == 1 else np.moveaxis(image, 0, -1)
-
-
-def _draw_operator(operator: LinearOperator) -> tuple[np.ndarray | None, str]:
-    """A picture of what was measured, and what it is."""
-    if isinstance(operator, (FourierMask, PixelMask)):
-        mask = operator.mask.reshape(-1, *operator.mask.shape[-2:])[0].cpu().numpy() != 0
-        share = 1 / max(mask.mean(), 1e-9)
-        if isinstance(operator, FourierMask):
-            return mask.astype(np.float32), f"sampled k-space, {share:.1f}x accelerated"
-        return mask.astype(np.float32), f"known pixels, {1 - mask.mean():.0%} missing"
-    if isinstance(operator, CircularBlur):
-        kernel = operator.kernel.reshape(-1, *operator.kernel.shape[-2:])[0]
-        return kernel.cpu().float().numpy(), "blur kernel"
-    if isinstance(operator, BlockMean):
-        return None, "block means"
-    return None, type(operator).__name__
 
 
 def _make_residuals(posteriors: Sequence[Posterior]) -> Curve:
@@ -195,10 +162,9 @@ def _make_residuals(posteriors: Sequence[Posterior]) -> Curve:
     density, _ = np.histogram(values, edges, density=True)
     middle = (edges[1:] + edges[:-1]) / 2
     normal = np.exp(-(middle**2) / 2) / math.sqrt(2 * math.pi)
-    return Curve(
-        "Residual of a sample", "(data - predicted data) / noise level", "density",
-        {"this scan": (edges, density), "noise alone": (middle, normal)},
-    )  # fmt: skip
+    series = {"this scan": (edges, density), "noise alone": (middle, normal)}
+    across = "(data \N{MINUS SIGN} predicted data) / noise level"
+    return Curve("Residual of a sample", across, "density", series)
 
 
 def _make_calibration(model: Model) -> tuple[Curve, ...]:
@@ -220,11 +186,11 @@ def _make_calibration(model: Model) -> tuple[Curve, ...]:
 def _describe(posterior: Posterior) -> Section:
     model, measurement = posterior.model, posterior.measurement
     calibration = Calibration.of(model)
+    level, value_range = float(measurement.std[0]), list(model.config.data.value_range)
     return (
         ("model", f"{model.config.name}, trained on {model.config.data.path}"),
-        ("noise level for the model",
-         f"{float(measurement.std[0]):.4g} on {list(model.config.data.value_range)}"),
-        ("samples", f"{len(posterior.samples)}; the mean is one network call"),
+        ("noise level for the model", f"{level:.4g} on {value_range}"),
+        ("samples", f"{len(posterior.samples)}; the posterior mean is their average"),
         ("error of the std map", f"{posterior.std_error:.0%}, from so many samples"),
         ("calibrated on", calibration.on if calibration is not None else "nothing yet"),
-    )  # fmt: skip
+    )

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bcdm.errors import DtypeError, InputError, ShapeError
 
-__all__ = ["Array", "Check", "Curve", "Judgement", "Light", "Report", "Slice", "Trust"]
+__all__ = ["Array", "Check", "Curve", "Interval", "Judgement", "Light", "Report", "Slice", "Trust"]
 
 Array = NDArray[Any]
 Judgement = Literal["good", "doubtful", "bad", "none"]
@@ -58,44 +58,53 @@ class Trust:
             raise InputError(f"light is one of {get_args(Light)}, not {self.light!r}")
 
 
+class Interval(NamedTuple):
+    """The ends of an interval of each pixel, and the share of pixels whose truth it should hold."""
+
+    low: Array
+    high: Array
+    level: float
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Slice:
     """One image and all that is known of it; arrays are (H, W) or (H, W, 3) in one unit.
 
     Attributes:
         name: Its place in the volume, or its file.
-        measured: What the data show before any reconstruction: zero filled or degraded.
+        linear: The linear estimate: what the data show without a network.
+        mean: The average of the samples.
+        std: The standard deviation of the samples.
+        samples: Posterior samples, (S, H, W) or (S, H, W, 3).
+        interval: Of each pixel.
         operator: A picture of the operator, (h, w): k-space mask, pixel mask or kernel.
         operator_label: What that picture is.
-        mean: The posterior mean.
-        std: The posterior standard deviation.
-        samples: Posterior samples, (S, H, W) or (S, H, W, 3).
         reference: The image that was measured; exists only in a simulation.
-        frames: The reverse diffusion of one sample from noise to image, (T, H, W) or (T, H, W, 3).
     """
 
     name: str
-    measured: Array
+    linear: Array
     mean: Array
     std: Array
     samples: Array
+    interval: Interval | None = None
     operator: Array | None = None
     operator_label: str = "Operator"
     reference: Array | None = None
-    frames: Array | None = None
 
     def __post_init__(self) -> None:
         shape = np.shape(self.mean)
         if len(shape) not in (2, 3) or shape[2:] not in ((), (3,)) or 0 in shape:
             raise ShapeError(f"{self.name}: mean must be (H, W) or (H, W, 3), got {shape}")
-        for name in ("measured", "mean", "std", "reference"):
+        for name in ("linear", "mean", "std", "reference"):
             self._check(name, getattr(self, name), shape)
-        for name in ("samples", "frames"):
-            stack = getattr(self, name)
-            count = 0 if stack is None or np.ndim(stack) == 0 else len(stack)
-            if stack is not None and count == 0:
-                raise ShapeError(f"{self.name}: {name} must hold at least one image")
-            self._check(name, stack, (count, *shape))
+        count = 0 if np.ndim(self.samples) == 0 else len(self.samples)
+        if count == 0:
+            raise ShapeError(f"{self.name}: samples must hold at least one image")
+        self._check("samples", self.samples, (count, *shape))
+        if self.interval is not None:
+            self._check("lower end", self.interval.low, shape)
+            self._check("upper end", self.interval.high, shape)
         if self.operator is not None:
             if np.ndim(self.operator) != 2 or np.size(self.operator) == 0:
                 raise ShapeError(f"{self.name}: operator must be a picture (h, w)")

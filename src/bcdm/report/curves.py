@@ -1,26 +1,74 @@
-"""Diagrams of lines as inline SVG; colours come from the page's style."""
+"""Diagrams of lines, laid out as coordinates; the page draws them, its style colours them."""
 
-from html import escape
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from bcdm.report.axes import choose_ticks, format_number, format_ticks
 from bcdm.report.content import Array, Curve
 
-__all__ = ["draw_curve"]
+__all__ = ["Diagram", "lay_out"]
 
 _WIDTH, _HEIGHT = 420, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 12, 12, 50
-_STYLES = 4  # told apart by colour, dashes and marks; more series repeat them
 _FEW = 16  # points up to here get marks
+# Series are told apart by colour, dashes and marks; more than these repeat them.
 _MARKS = (
     "m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z",
     "m-3 -3h6v6h-6z",
     "m0 -4l4 7h-8z",
     "m0 -4.5l4 4.5l-4 4.5l-4 -4.5z",
 )
+
+
+class Tick(NamedTuple):
+    """A number at an axis, its place, and the path of its grid line."""
+
+    x: str
+    y: str
+    text: str
+    grid: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """One series: its paths, how it is told apart, and its numbers as text."""
+
+    label: str
+    kind: Literal["line", "steps"]
+    style: int
+    path: str
+    marks: str
+    numbers: tuple[tuple[str, str], ...]
+
+    @property
+    def shape(self) -> str:
+        """The outline of one mark."""
+        return _MARKS[self.style]
+
+
+@dataclass(frozen=True)
+class Diagram:
+    """A curve with the coordinates of everything in it, for the template."""
+
+    curve: Curve
+    across: tuple[Tick, ...]
+    upward: tuple[Tick, ...]
+    lines: tuple[Line, ...]
+    ideal: str
+    width: int = _WIDTH
+    height: int = _HEIGHT
+    axis: str = f"M{_LEFT} {_TOP}V{_HEIGHT - _BOTTOM}H{_WIDTH - _RIGHT}"
+    middle: float = (_LEFT + _WIDTH - _RIGHT) / 2
+    centre: float = (_TOP + _HEIGHT - _BOTTOM) / 2
+
+    @property
+    def spoken(self) -> str:
+        """The diagram in a sentence, for those who do not see it."""
+        names = ", ".join(self.curve.series)
+        return f"{self.curve.name}: {self.curve.y_label} against {self.curve.x_label}; {names}"
 
 
 class _Frame(NamedTuple):
@@ -40,20 +88,17 @@ class _Frame(NamedTuple):
         return _HEIGHT - _BOTTOM - span * (value - self.bottom) / (self.top - self.bottom)
 
 
-def draw_curve(curve: Curve) -> str:
-    """Draws one diagram as a figure: caption, axes, lines, legend, and the numbers to unfold."""
+def lay_out(curve: Curve) -> Diagram:
+    """Places axes, lines and marks."""
     series = {label: (np.asarray(x), np.asarray(y)) for label, (x, y) in curve.series.items()}
     frame = _choose_frame(list(series.values()), curve.diagonal)
-    lines = [_draw_line(frame, k, x, y) for k, (x, y) in enumerate(series.values())]
-    if curve.diagonal:
-        lines.insert(0, _draw_diagonal(frame))
-    names = ", ".join(series)
-    spoken = f"{curve.name}: {curve.y_label} against {curve.x_label}; {names}"
-    return (
-        f'<figure class="curve"><figcaption>{escape(curve.name)}</figcaption>'
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(spoken)}">'
-        f"{_draw_axes(frame, curve)}{''.join(lines)}</svg>"
-        f"{_draw_legend(series, curve.diagonal)}{_tabulate(curve, series)}</figure>"
+    lines = [_place(frame, k, label, *pair) for k, (label, pair) in enumerate(series.items())]
+    return Diagram(
+        curve=curve,
+        across=_place_across(frame),
+        upward=_place_upward(frame),
+        lines=tuple(lines),
+        ideal=_trace_diagonal(frame) if curve.diagonal else "",
     )
 
 
@@ -84,46 +129,37 @@ def _separate(low: float, high: float) -> tuple[float, float]:
     return (low, high) if high - low > 1e-9 * room else (low - room, high + room)
 
 
-def _draw_axes(frame: _Frame, curve: Curve) -> str:
-    left, right, top, bottom = _LEFT, _WIDTH - _RIGHT, _TOP, _HEIGHT - _BOTTOM
-    parts = []
-    ticks = choose_ticks(frame.left, frame.right)
-    for tick, text in zip(ticks, format_ticks(ticks), strict=True):
-        x = f"{frame.x(tick):.1f}"
-        parts.append(f'<path class="grid" d="M{x} {top}V{bottom}"/>')
-        parts.append(f'<text x="{x}" y="{bottom + 17}" text-anchor="middle">{text}</text>')
-    ticks = choose_ticks(frame.bottom, frame.top)
-    for tick, text in zip(ticks, format_ticks(ticks), strict=True):
-        y = frame.y(tick)
-        parts.append(f'<path class="grid" d="M{left} {y:.1f}H{right}"/>')
-        parts.append(f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{text}</text>')
-    middle, centre = (left + right) / 2, (top + bottom) / 2
-    parts.append(
-        f'<path class="axis" d="M{left} {top}V{bottom}H{right}"/>'
-        f'<text class="label" x="{middle}" y="{_HEIGHT - 10}" text-anchor="middle">'
-        f"{escape(curve.x_label)}</text>"
-        f'<text class="label" transform="translate(14 {centre}) rotate(-90)" text-anchor="middle">'
-        f"{escape(curve.y_label)}</text>"
+def _place_across(frame: _Frame) -> tuple[Tick, ...]:
+    ticks, bottom = choose_ticks(frame.left, frame.right), _HEIGHT - _BOTTOM
+    places = [f"{frame.x(tick):.1f}" for tick in ticks]
+    return tuple(
+        Tick(x, str(bottom + 17), text, f"M{x} {_TOP}V{bottom}")
+        for x, text in zip(places, format_ticks(ticks), strict=True)
     )
-    return "".join(parts)
 
 
-def _draw_line(frame: _Frame, index: int, x: Array, y: Array) -> str:
-    style = index % _STYLES
+def _place_upward(frame: _Frame) -> tuple[Tick, ...]:
+    ticks, right = choose_ticks(frame.bottom, frame.top), _WIDTH - _RIGHT
+    places = [frame.y(tick) for tick in ticks]
+    return tuple(
+        Tick(str(_LEFT - 8), f"{y + 4:.1f}", text, f"M{_LEFT} {y:.1f}H{right}")
+        for y, text in zip(places, format_ticks(ticks), strict=True)
+    )
+
+
+def _place(frame: _Frame, index: int, label: str, x: Array, y: Array) -> Line:
+    style, numbers = index % len(_MARKS), _tell(x, y)
     if len(x) > len(y):
-        path = _trace_steps(frame, x, y)
-        return f'<path class="steps series-{style}" d="{path}"/>'
+        return Line(label, "steps", style, _trace_steps(frame, x, y), "", numbers)
     points = [
         None if np.isnan(b) else f"{frame.x(float(a)):.1f} {frame.y(float(b)):.1f}"
         for a, b in zip(x, y, strict=True)
     ]
     moves = ["M" if k == 0 or points[k - 1] is None else "L" for k in range(len(points))]
     path = "".join(f"{m}{p}" for m, p in zip(moves, points, strict=True) if p is not None)
-    line = f'<path class="line series-{style}" d="{path}"/>'
-    if len(points) > _FEW:
-        return line
-    marks = "".join(f"M{p}{_MARKS[style]}" for p in points if p is not None)
-    return line + f'<path class="mark series-{style}" d="{marks}"/>'
+    few = points if len(points) <= _FEW else []
+    marks = "".join(f"M{p}{_MARKS[style]}" for p in few if p is not None)
+    return Line(label, "line", style, path, marks, numbers)
 
 
 def _trace_steps(frame: _Frame, edges: Array, heights: Array) -> str:
@@ -134,47 +170,16 @@ def _trace_steps(frame: _Frame, edges: Array, heights: Array) -> str:
     return path + f"V{ground:.1f}"
 
 
-def _draw_diagonal(frame: _Frame) -> str:
+def _trace_diagonal(frame: _Frame) -> str:
     low, high = max(frame.left, frame.bottom), min(frame.right, frame.top)
-    ends = [f"{frame.x(v):.1f} {frame.y(v):.1f}" for v in (low, high)]
-    return f'<path class="ideal" d="M{ends[0]}L{ends[1]}"/>'
+    start, end = (f"{frame.x(v):.1f} {frame.y(v):.1f}" for v in (low, high))
+    return f"M{start}L{end}"
 
 
-def _draw_legend(series: dict[str, tuple[Array, Array]], diagonal: bool) -> str:
-    entries = [(_draw_key(k, x, y), label) for k, (label, (x, y)) in enumerate(series.items())]
-    if diagonal:
-        entries.append(('<path class="ideal" d="M1 6H27"/>', "ideal"))
-    items = "".join(
-        f'<li><svg viewBox="0 0 28 12" aria-hidden="true">{key}</svg>{escape(label)}</li>'
-        for key, label in entries
-    )
-    return f'<ul class="legend">{items}</ul>'
-
-
-def _draw_key(index: int, x: Array, y: Array) -> str:
-    style = index % _STYLES
+def _tell(x: Array, y: Array) -> tuple[tuple[str, str], ...]:
+    """The numbers behind a line, for reading aloud and for those who want them exactly."""
+    places = [format_number(float(a)) for a in x]
     if len(x) > len(y):
-        return f'<path class="swatch series-{style}" d="M2 1h24v10h-24z"/>'
-    mark = f'<path class="mark series-{style}" d="M14 6{_MARKS[style]}"/>'
-    line = f'<path class="line series-{style}" d="M1 6H27"/>'
-    return line + mark * (len(x) <= _FEW)
-
-
-def _tabulate(curve: Curve, series: dict[str, tuple[Array, Array]]) -> str:
-    """The numbers behind the lines, for reading aloud and for those who want them exactly."""
-    labels = (escape(curve.x_label), escape(curve.y_label))
-    head = "".join(f'<th scope="col">{label}</th>' for label in labels)
-    tables = []
-    for label, (x, y) in series.items():
-        places = [format_number(float(a)) for a in x]
-        if len(x) > len(y):
-            places = [f"{a} to {b}" for a, b in pairwise(places)]
-        rows = "".join(
-            f"<tr><td>{a}</td><td>{'not resolved' if np.isnan(b) else format_number(float(b))}"
-            "</td></tr>"
-            for a, b in zip(places, y, strict=True)
-        )
-        tables.append(f"<table><caption>{escape(label)}</caption><tr>{head}</tr>{rows}</table>")
-    return (
-        f'<details class="numbers"><summary>Numbers</summary><div>{"".join(tables)}</div></details>'
-    )
+        places = [f"{a} to {b}" for a, b in pairwise(places)]
+    values = ["not resolved" if np.isnan(b) else format_number(float(b)) for b in y]
+    return tuple(zip(places, values, strict=True))

@@ -40,9 +40,12 @@ def draw_panels(
     rows = len(next(iter(images.values())))
     top = float(torch.cat([d.flatten() for d in deviations.values()]).float().quantile(0.995))
     figure, axes = plt.subplots(
-        rows, len(names), figsize=(1.35 * len(names), 1.42 * rows + 0.5), squeeze=False,
+        rows,
+        len(names),
+        figsize=(1.35 * len(names), 1.42 * rows + 0.5),
+        squeeze=False,
         layout="constrained",
-    )  # fmt: skip
+    )
     low, high = value_range
     for column, name in enumerate(names):
         axes[0, column].set_title(name, fontsize=8)
@@ -51,12 +54,11 @@ def draw_panels(
             axis.set(xticks=[], yticks=[])
             if name in images:
                 picture = ((images[name][row] - low) / (high - low)).clamp(0, 1).movedim(0, -1)
-                axis.imshow(picture.squeeze(-1).numpy(), cmap="gray", vmin=0, vmax=1,
-                            interpolation="nearest")  # fmt: skip
+                grey = picture.squeeze(-1).numpy()
+                axis.imshow(grey, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
             else:
-                sizes = deviations[name][row].mean(0)
-                shown = axis.imshow(sizes.numpy(), cmap="magma", vmin=0, vmax=top,
-                                    interpolation="nearest")  # fmt: skip
+                sizes = deviations[name][row].mean(0).numpy()
+                shown = axis.imshow(sizes, cmap="magma", vmin=0, vmax=top, interpolation="nearest")
     for row, note in enumerate(notes):
         axes[row, 0].set_ylabel(note, fontsize=7)
     bar = figure.colorbar(shown, ax=axes[:, -1], shrink=0.8, aspect=30)
@@ -90,9 +92,12 @@ def draw_comparison(
 
     count, names = len(reference), ["reference", *columns]
     figure, axes = plt.subplots(
-        2 * count, len(names), figsize=(1.6 * len(names), 3.2 * count), squeeze=False,
+        2 * count,
+        len(names),
+        figsize=(1.6 * len(names), 3.2 * count),
+        squeeze=False,
         layout="constrained",
-    )  # fmt: skip
+    )
     for row in range(2 * count):
         number, averaged = divmod(row, 2)
         box = _find_hardest(reference[number], [pair[1][number] for pair in columns.values()])

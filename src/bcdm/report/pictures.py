@@ -3,13 +3,21 @@
 import base64
 import struct
 import zlib
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bcdm.report.content import Array
 
-__all__ = ["deviation_scale", "encode_png", "pack_values", "picture", "scale_to_bytes"]
+__all__ = [
+    "deviation_scale",
+    "draw_deviation_scale",
+    "encode_png",
+    "pack_values",
+    "picture",
+    "scale_to_bytes",
+]
 
 Bytes = NDArray[np.uint8]
 
@@ -26,6 +34,7 @@ _ANCHORS = (
 )
 
 
+@cache
 def deviation_scale(levels: int = 256) -> Bytes:
     """Colours (levels, 3) from zero to the largest deviation, at equal steps of perception.
 
@@ -40,7 +49,14 @@ def deviation_scale(levels: int = 256) -> Bytes:
         path = np.concatenate([path[:1], cut, path[-1:]])
     length = np.concatenate([[0], np.linalg.norm(np.diff(path, axis=0), axis=1).cumsum()])
     places = np.linspace(0, length[-1], levels)
-    return _oklab_to_bytes(np.stack([np.interp(places, length, axis) for axis in path.T], 1))
+    scale = _oklab_to_bytes(np.stack([np.interp(places, length, axis) for axis in path.T], 1))
+    scale.flags.writeable = False  # it is shared by all who ask
+    return scale
+
+
+def draw_deviation_scale() -> str:
+    """The scale itself as the address of a picture, one pixel high."""
+    return picture(np.arange(256, dtype=np.uint8)[None], deviation_scale())
 
 
 def scale_to_bytes(image: Array, low: float, high: float) -> Bytes:
@@ -123,12 +139,20 @@ def _chunk(name: bytes, content: bytes) -> bytes:
 
 def _oklab_to_bytes(lab: Array) -> Bytes:
     """OKLab to sRGB bytes (Ottosson 2020)."""
-    to_cones = np.array([[1, 0.3963377774, 0.2158037573],
-                         [1, -0.1055613458, -0.0638541728],
-                         [1, -0.0894841775, -1.2914855480]])  # fmt: skip
-    to_linear = np.array([[4.0767416621, -3.3077115913, 0.2309699292],
-                          [-1.2684380046, 2.6097574011, -0.3413193965],
-                          [-0.0041960863, -0.7034186147, 1.7076147010]])  # fmt: skip
+    to_cones = np.array(
+        [
+            [1, 0.3963377774, 0.2158037573],
+            [1, -0.1055613458, -0.0638541728],
+            [1, -0.0894841775, -1.2914855480],
+        ]
+    )
+    to_linear = np.array(
+        [
+            [4.0767416621, -3.3077115913, 0.2309699292],
+            [-1.2684380046, 2.6097574011, -0.3413193965],
+            [-0.0041960863, -0.7034186147, 1.7076147010],
+        ]
+    )
     linear = ((lab @ to_cones.T) ** 3 @ to_linear.T).clip(0, 1)
     srgb = np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
     return np.rint(255 * srgb).astype(np.uint8)

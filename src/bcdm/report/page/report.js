@@ -218,14 +218,13 @@
   byId("out").addEventListener("click", () => zoomBy(1 / 1.5));
   byId("reset").addEventListener("click", reset);
 
-  // Players: samples go round, the reverse diffusion stops at its image. None starts by itself.
+  // Players: samples go round. None starts by itself.
   const stops = [];
   for (const figure of all(".stack")) {
     const player = figure.querySelector(".player");
     if (!player) continue;
     const pictures = all(".layer img", figure);
     const [button, slider, output] = ["button", "input", "output"].map((name) => player.querySelector(name));
-    const round = figure.classList.contains("samples");
     let timer = 0;
     const show = (index) => {
       pictures.forEach((picture, k) => picture.classList.toggle("shown", k === index));
@@ -238,18 +237,14 @@
       timer = 0;
       player.querySelector(".verb").textContent = "Play";
     };
-    const step = () => {
-      const next = Number(slider.value);
-      if (next < pictures.length || round) show(next % pictures.length);
-      else stop();
-    };
+    const step = () => show(Number(slider.value) % pictures.length);
     stops.push(stop);
     slider.addEventListener("input", () => { stop(); show(Number(slider.value) - 1); });
     button.addEventListener("click", () => {
       if (timer) { stop(); return; }
       if (Number(slider.value) === pictures.length) show(0);
       player.querySelector(".verb").textContent = "Pause";
-      timer = setInterval(step, round ? 400 : 150);
+      timer = setInterval(step, 400);
     });
     show(pictures.findIndex((picture) => picture.classList.contains("shown")));
   }
