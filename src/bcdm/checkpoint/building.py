@@ -49,7 +49,9 @@ def build_problems(
     if isinstance(config.operator, settings.FamilyConfig):
         members = tuple(build_family(member) for member in config.operator.members)
         bounds = std if isinstance(std, tuple) else (std, std)
-        return DrawnProblems(members, size, bounds, config.training.seed)
+        return DrawnProblems(
+            members, size, bounds, config.training.seed, nothing=config.operator.nothing
+        )
     if isinstance(std, tuple):
         raise InputError("a range of noise_std needs an operator of kind family")
     if operator is None:

@@ -52,15 +52,17 @@ class DataConfig(_Model):
     split_seed: int = 0
     flip: bool = False
     shift: int = 0
+    lesions: float = Field(default=0.0, ge=0, le=1)
+    """The fraction of training images that get lesions; see data/lesions.py."""
     cache: bool = True
     count: int | None = Field(default=None, gt=0)
     """Training images in `path`, for plans that are made where the images are not."""
 
     @model_serializer(mode="wrap")
-    def _leave_out_count(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _leave_out_later(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Where nothing is stated nothing is stored: settings of finished runs stay the same."""
         stored: dict[str, Any] = write(self)
-        return {name: stored[name] for name in stored if name != "count" or self.count}
+        return {k: v for k, v in stored.items() if v or k not in ("count", "lesions")}
 
 
 class FourierMaskConfig(_Model):
@@ -107,12 +109,27 @@ class NothingConfig(_Model):
     kind: Literal["nothing"]
 
 
+MaskPattern = Literal[
+    "points",
+    "lines",
+    "radial",
+    "free_points",
+    "free_columns",
+    "free_rows",
+    "random_columns",
+    "random_rows",
+    "equispaced_columns",
+    "equispaced_rows",
+    "poisson",
+]
+
+
 class KSpaceFamilyConfig(_Model):
     """k-space masks; see problems/families.py."""
 
     kind: Literal["k_space"]
     acceleration: tuple[float, float] = (2.0, 12.0)
-    patterns: tuple[Literal["points", "lines", "radial"], ...] = ("points", "lines", "radial")
+    patterns: tuple[MaskPattern, ...] = ("points", "lines", "radial")
     centre: float = 0.08
 
 
@@ -149,6 +166,14 @@ class FamilyConfig(_Model):
     members: tuple[Annotated[FamilyMemberConfig, Field(discriminator="kind")], ...] = Field(
         min_length=1
     )
+    nothing: float = Field(default=0.0, ge=0, lt=1)
+    """The fraction of samples of which nothing is measured: the network is a prior, too."""
+
+    @model_serializer(mode="wrap")
+    def _leave_out_later(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """As in DataConfig."""
+        stored: dict[str, Any] = write(self)
+        return {k: v for k, v in stored.items() if v or k != "nothing"}
 
 
 class CustomConfig(_Model):

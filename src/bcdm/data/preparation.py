@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d, interpolate, pad
 
+from bcdm.data.lesions import add_lesions
 from bcdm.errors import InputError, ShapeError
 
 __all__ = ["Augmentation", "Preparation"]
@@ -92,14 +93,20 @@ class Augmentation:
     Attributes:
         flip: Mirror left and right in half of the cases.
         shift: Move by up to this many pixels along each axis; edge pixels fill the gap.
+        lesions: The fraction of images that get lesions; see data/lesions.py.
+        value_range: The numbers of black and white, which lesions are measured by.
     """
 
     flip: bool = False
     shift: int = 0
+    lesions: float = 0.0
+    value_range: tuple[float, float] = (-1.0, 1.0)
 
     def __post_init__(self) -> None:
         if self.shift < 0:
             raise InputError(f"shift {self.shift} must be 0 or more pixels")
+        if not 0 <= self.lesions <= 1:
+            raise InputError(f"lesions {self.lesions} is a fraction from 0 to 1")
 
     def augment(self, image: Tensor, generator: np.random.Generator) -> Tensor:
         """Changes an image (C, H, W) as the generator's next numbers say."""
@@ -113,6 +120,9 @@ class Augmentation:
             top, left = self.shift - down, self.shift - right
             wide = pad(image[None], [self.shift] * 4, mode="replicate")[0]
             image = wide[:, top : top + height, left : left + width]
+        # Last: images without lesions are what they were before there were any.
+        if generator.uniform() < self.lesions:
+            image = add_lesions(image, self.value_range, generator)
         return image
 
 

@@ -53,6 +53,9 @@ class DrawnProblems:
         size: Of the images.
         noise_std: Range, drawn log-uniformly.
         seed: Of all draws.
+        device: Of the operators.
+        nothing: The fraction of samples of which nothing is measured, so that the same network is
+            also the prior.
     """
 
     families: tuple[Family, ...]
@@ -60,6 +63,7 @@ class DrawnProblems:
     noise_std: tuple[float, float]
     seed: int
     device: torch.device = torch.device("cpu")  # noqa: RUF009
+    nothing: float = 0.0
 
     def to(self, device: torch.device) -> "DrawnProblems":
         """With operators on another device."""
@@ -69,6 +73,8 @@ class DrawnProblems:
         low, high = self.noise_std
         if not 0 < low <= high:
             raise InputError(f"noise_std is a range [low, high] of numbers > 0, got {[low, high]}")
+        if not 0 <= self.nothing < 1:
+            raise InputError(f"nothing is a fraction in [0, 1), got {self.nothing}")
         for family in self.families:
             family.check(self.size)
 
@@ -81,5 +87,5 @@ class DrawnProblems:
         ]
         low, high = (math.log(bound) for bound in self.noise_std)
         std = torch.tensor([rng.uniform(low, high) for rng in rngs], dtype=torch.float64).exp()
-        operator = draw_operators(self.families, self.size, rngs)
+        operator = draw_operators(self.families, self.size, rngs, self.nothing)
         return operator if self.device.type == "cpu" else operator.to(self.device), std

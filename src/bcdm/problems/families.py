@@ -15,9 +15,18 @@ from bcdm.operators.base import LinearOperator
 from bcdm.operators.fourier import CircularBlur, FourierMask
 from bcdm.operators.pixel import BlockMean, PixelMask
 from bcdm.operators.root import Root
-from bcdm.problems import patterns
+from bcdm.problems import patterns, scanner
 
-__all__ = ["Blocks", "Blurs", "Family", "Holes", "KSpace", "draw_operators"]
+__all__ = [
+    "SCANNER",
+    "SYMMETRIC",
+    "Blocks",
+    "Blurs",
+    "Family",
+    "Holes",
+    "KSpace",
+    "draw_operators",
+]
 
 Range = tuple[float, float]
 
@@ -40,30 +49,59 @@ class Family(ABC):
         return [(operator, [place]) for place, operator in enumerate(operators)]
 
 
+SYMMETRIC = ("points", "lines", "radial")
+SCANNER = (
+    "free_points",
+    "free_columns",
+    "free_rows",
+    "random_columns",
+    "random_rows",
+    "equispaced_columns",
+    "equispaced_rows",
+    "poisson",
+)
+
+
 @dataclass(frozen=True)
 class KSpace(Family):
     """k-space masks of real images.
 
+    Patterns that hold each frequency together with its mirror image: "points" of variable density,
+    whole "lines" (columns) of variable density, "radial" spokes. Patterns as scanners take them,
+    without that symmetry: "free_points", "free_columns" and "free_rows" of the same densities,
+    "random_columns" and "random_rows" as fastMRI draws them, "equispaced_columns" and
+    "equispaced_rows", all with a fully sampled middle; variable-density "poisson" discs.
+
     Args:
         acceleration: Drawn log-uniformly.
-        patterns: "points" of variable density, whole "lines" (columns), "radial" spokes.
-        centre: Fully sampled part of each side, for points and lines, at the lowest acceleration
-            it fits.
+        patterns: Some of these, equally likely.
+        centre: Fully sampled part of each side, for points and lines of variable density, at the
+            lowest acceleration it fits.
+        middle: For the other patterns of scanners the fully sampled part of all samples, drawn
+            uniformly. fastMRI has .32; Poisson discs have a quarter of what is drawn.
     """
 
     acceleration: Range = (2.0, 12.0)
-    patterns: tuple[str, ...] = ("points", "lines", "radial")
+    patterns: tuple[str, ...] = SYMMETRIC
     centre: float = 0.08
+    middle: Range = (0.2, 0.5)
 
     def __post_init__(self) -> None:
         _check_range("acceleration", self.acceleration, 1.0)
-        if unknown := set(self.patterns) - {"points", "lines", "radial"} or not self.patterns:
-            raise InputError(f"patterns are points, lines and radial, not {unknown}")
+        _check_range("middle", self.middle, 0.0, 1.0)
+        if unknown := set(self.patterns) - {*SYMMETRIC, *SCANNER} or not self.patterns:
+            raise InputError(
+                f"patterns are {', '.join(SYMMETRIC)}, {', '.join(SCANNER)}, not {unknown}"
+            )
 
     def check(self, size: tuple[int, int]) -> None:
         """A line or two must remain, and spokes cannot fill the corners."""
-        if "lines" in self.patterns and self.acceleration[1] > size[1] / 2:
-            raise InputError(f"{size[1]} lines cannot be accelerated {self.acceleration[1]} times")
+        for axis, names in enumerate((("rows",), ("lines", "columns"))):
+            own = any(pattern.endswith(names) for pattern in self.patterns)
+            if own and self.acceleration[1] > size[axis] / 2:
+                raise InputError(
+                    f"{size[axis]} lines cannot be accelerated {self.acceleration[1]} times"
+                )
         if "radial" in self.patterns and self.acceleration[0] < 1.4:
             raise InputError("radial masks need an acceleration of 1.4 or more")
 
@@ -71,17 +109,47 @@ class KSpace(Family):
         """A mask of a drawn pattern and acceleration."""
         pattern = self.patterns[rng.integers(len(self.patterns))]
         acceleration = _draw_log(self.acceleration, rng)
+        return FourierMask(self.draw_pattern(pattern, size, acceleration, rng), real=True)
+
+    def draw_pattern(
+        self, pattern: str, size: tuple[int, int], acceleration: float, rng: np.random.Generator
+    ) -> Tensor:
+        """A mask (H, W) of one pattern."""
         if pattern == "radial":
-            mask = patterns.draw_radial(size, acceleration, seed=rng)
-        else:
-            lines = pattern == "lines"
-            # A quarter of the samples may be the middle, whatever the acceleration.
-            share = 0.25 / acceleration
-            centre = min(self.centre, share if lines else math.sqrt(share))
-            mask = patterns.draw_variable_density(
-                size, acceleration, centre=centre, seed=rng, lines=lines
+            return patterns.draw_radial(size, acceleration, seed=rng)
+        if pattern in ("points", "lines", "free_points", "free_columns", "free_rows"):
+            return self._draw_density(pattern, size, acceleration, rng)
+        # The middle is a part of what is measured, whatever the acceleration.
+        share = rng.uniform(*self.middle) / acceleration
+        if pattern == "poisson":
+            return scanner.draw_poisson_disc(
+                size, acceleration, centre=math.sqrt(share / 4), seed=rng
             )
-        return FourierMask(mask, real=True)
+        rows = pattern.endswith("rows")
+        # One line at least, and never more than there are: a few lines round coarsely.
+        whole = size[0] if rows else size[1]
+        share = min(share, round(whole / acceleration) / whole)
+        draw = scanner.draw_random_lines
+        if pattern.startswith("equispaced"):
+            draw = scanner.draw_equispaced
+        return draw(size, acceleration, centre=share, seed=rng, rows=rows)
+
+    def _draw_density(
+        self, pattern: str, size: tuple[int, int], acceleration: float, rng: np.random.Generator
+    ) -> Tensor:
+        """Points or lines that grow denser towards the middle."""
+        lines, rows = not pattern.endswith("points"), pattern.endswith("rows")
+        # A quarter of the samples may be the middle, whatever the acceleration.
+        share = 0.25 / acceleration
+        mask = patterns.draw_variable_density(
+            (size[1], size[0]) if rows else size,
+            acceleration,
+            centre=min(self.centre, share if lines else math.sqrt(share)),
+            seed=rng,
+            lines=lines,
+            symmetric=pattern in SYMMETRIC,
+        )
+        return mask.T.contiguous() if rows else mask
 
     def stack(self, operators: Sequence[LinearOperator]) -> list[tuple[LinearOperator, list[int]]]:
         """One operator with a mask per sample."""
@@ -187,12 +255,26 @@ class Blocks(Family):
 
 
 def draw_operators(
-    families: Sequence[Family], size: tuple[int, int], rngs: Sequence[np.random.Generator]
+    families: Sequence[Family],
+    size: tuple[int, int],
+    rngs: Sequence[np.random.Generator],
+    nothing: float = 0.0,
 ) -> Root:
-    """One operator per generator, from a family that it draws first."""
-    chosen = [int(rng.integers(len(families))) for rng in rngs]
+    """One operator per generator, from a family that it draws first.
+
+    With the probability `nothing` it is the null operator: nothing is measured.
+    """
+    # Where there is none nothing is drawn for it: the operators of older settings stay the same.
+    blind = [nothing > 0 and rng.uniform() < nothing for rng in rngs]
+    chosen = [
+        -1 if none else int(rng.integers(len(families)))
+        for none, rng in zip(blind, rngs, strict=True)
+    ]
     parts: list[LinearOperator] = []
     rows: list[Tensor] = []
+    if any(blind):
+        parts.append(PixelMask(torch.zeros(size, dtype=torch.bool)))
+        rows.append(torch.tensor([k for k, none in enumerate(blind) if none]))
     for number, family in enumerate(families):
         places = [k for k, choice in enumerate(chosen) if choice == number]
         if not places:

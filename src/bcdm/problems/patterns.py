@@ -23,9 +23,15 @@ Seed = int | np.random.Generator
 
 
 def draw_variable_density(
-    size: tuple[int, int], acceleration: float, *, centre: float, seed: Seed, lines: bool = False
+    size: tuple[int, int],
+    acceleration: float,
+    *,
+    centre: float,
+    seed: Seed,
+    lines: bool = False,
+    symmetric: bool = True,
 ) -> Tensor:
-    """A conjugate-symmetric k-space mask (H, W), denser towards the middle; origin centred.
+    """A k-space mask (H, W), denser towards the middle; origin centred.
 
     Exactly `H * W / acceleration` frequencies are taken, up to the symmetry of pairs.
 
@@ -35,6 +41,8 @@ def draw_variable_density(
         centre: Side of the fully sampled middle, as a fraction of each side.
         seed: Of the draw.
         lines: Whole columns (1-D Cartesian) instead of single frequencies.
+        symmetric: Each frequency is taken together with its mirror image. Of a real image one
+            says what the other does; scanners take what comes.
     """
     rows, columns = (1, size[1]) if lines else size
     row = np.minimum(np.arange(rows), rows - np.arange(rows)) / max(rows, 1)
@@ -50,7 +58,7 @@ def draw_variable_density(
     weight = np.exp(-0.5 * (radius / 0.17) ** 2) + 0.02
     times = np.random.default_rng(seed).exponential(size=weight.shape) / weight
     opposite = np.roll(times[::-1, ::-1], (1, 1), (0, 1))
-    times = np.where(inside, 0, np.minimum(times, opposite))
+    times = np.where(inside, 0, np.minimum(times, opposite) if symmetric else times)
     taken = times <= np.sort(times, axis=None)[count - 1]
     mask = np.fft.fftshift(np.broadcast_to(taken, size))
     return torch.from_numpy(np.ascontiguousarray(mask))

@@ -143,7 +143,7 @@ class Trainer:
         return ImageBatches(
             self.images,
             self.preparation,
-            Augmentation(flip=data.flip, shift=data.shift),
+            Augmentation(data.flip, data.shift, data.lesions, data.value_range),
             seed=options.seed,
             global_batch=options.batch,
             start_step=start,
