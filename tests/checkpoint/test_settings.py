@@ -146,3 +146,17 @@ def test_nothing_measured_is_an_unconditional_model() -> None:
     spread = config.parameterisation.prior_std**2
     factor = spread * level.alpha / (spread * level.alpha**2 + level.sigma**2)
     torch.testing.assert_close(prior(x_t, level), factor.float() * x_t)
+
+
+def test_settings_that_came_later_are_left_out_where_they_say_nothing() -> None:
+    """Stored settings, and the hashes made of them, are those of versions that knew none."""
+    text = (ROOT / "experiments/families/mri64.yaml").read_text()
+    raw = yaml.safe_load(text)
+    stored = parse_config(raw).model_dump(mode="json")
+    assert "lesions" not in stored["data"]
+    assert "nothing" not in stored["operator"]
+    assert list(stored["operator"]["members"][0]) == ["kind", "acceleration", "patterns", "centre"]
+    raw["data"]["lesions"], raw["operator"]["nothing"] = 0.3, 0.1
+    stored = parse_config(raw).model_dump(mode="json")
+    assert stored["data"]["lesions"] == 0.3
+    assert stored["operator"]["nothing"] == 0.1

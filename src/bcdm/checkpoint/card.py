@@ -46,6 +46,7 @@ def format_card(content: dict[str, Any]) -> str:
         "```",
         "",
         "It answers for operators and noise levels as above, and images like its training's.",
+        *_describe_masks(members),
     ]
     if facts.get("metrics"):
         metrics = facts["metrics"]
@@ -57,3 +58,20 @@ def format_card(content: dict[str, Any]) -> str:
             "Intervals are 95 %, resampling subjects.",
         ]
     return "\n".join(lines) + "\n"
+
+
+def _describe_masks(members: list[dict[str, Any]]) -> list[str]:
+    """What names of k-space patterns do not say: whether masks of scanners are among them."""
+    patterns = [p for one in members if one["kind"] == "k_space" for p in one["patterns"]]
+    if not patterns:
+        return []
+    if set(patterns) <= {"points", "lines", "radial"}:
+        return [
+            "Its k-space masks hold each frequency together with its mirror image (conjugate "
+            "symmetry), denser in the middle. Masks of scanners do not: fastMRI's, equispaced "
+            "lines and Poisson discs are warned about.",
+        ]
+    return [
+        "Its k-space masks may lack conjugate symmetry, as those of scanners do: "
+        f"{', '.join(patterns)}.",
+    ]
