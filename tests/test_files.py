@@ -1,5 +1,6 @@
 """Never a half-written file under a final name."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -66,3 +67,17 @@ def test_arrays_are_the_same_bits_at_any_time(tmp_path: Path, monkeypatch) -> No
     with np.load(first, allow_pickle=False) as file:
         assert np.array_equal(file["a"], arrays["a"])
         assert (str(file["text"]), float(file["one"])) == ("words", 0.5)
+
+
+def test_files_are_flushed_where_that_needs_the_right_to_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on Windows, where flushing a file that is open for reading alone is an error."""
+    fcntl, flushed = pytest.importorskip("fcntl"), []
+
+    def flush(descriptor: int) -> None:
+        flushed.append(fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE)
+
+    monkeypatch.setattr(os, "fsync", flush)
+    write_text(tmp_path / "a", "text")
+    assert flushed == [os.O_RDWR]

@@ -60,7 +60,8 @@ def _flush(partial: Path) -> None:
     # A rename may reach the disk before the content does; a crash would then leave an empty file.
     files = [partial] if partial.is_file() else [p for p in partial.rglob("*") if p.is_file()]
     for file in files:
-        descriptor = os.open(file, os.O_RDONLY)
+        # Windows flushes only what is open for writing.
+        descriptor = os.open(file, os.O_RDWR | getattr(os, "O_BINARY", 0))
         try:
             os.fsync(descriptor)
         finally:

@@ -1,7 +1,7 @@
 """Reads the files named on standard input, each in a fork of its own, and says how each ended.
 
 A fork costs milliseconds where a new process costs a second; limits and answers are the same as
-those of `bcdm.scans.isolation`.
+those of `bcdm.scans.worker`.
 """
 
 import contextlib
@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from bcdm.errors import InputError
-from bcdm.scans import isolation, read_scan
-from bcdm.scans.formats import find_format, perform
+from bcdm.scans.answers import Request, answer, receive
+from bcdm.scans.confinement import explain_end, limit_memory, limit_work
+from bcdm.scans.formats import find_format
+from bcdm.scans.limits import LIMITS
+from bcdm.scans.reading import perform
 
 
 def load_libraries() -> None:
@@ -32,8 +35,9 @@ def load_libraries() -> None:
 
 
 def is_fragile(path: Path) -> bool:
+    """Whether the format's library, and not we, unpacks: then a file may end its reader."""
     try:
-        return find_format(path).is_fragile
+        return find_format(path).names[0] in ("fastMRI HDF5", "DICOM", "zarr", "TIFF")
     except InputError:
         return False
 
@@ -44,27 +48,25 @@ def read_confined(path: Path, key: str | None) -> dict[str, Any]:
     child = os.fork()
     if child == 0:
         os.close(receiving)
-        isolation.confine(path)
-        # This process is confined already: what would go to another is done here.
-        isolation.run = perform  # type: ignore[assignment]
+        limit_memory(LIMITS.memory)
+        limit_work(LIMITS.allow(path).work)
         with os.fdopen(sending, "wb") as stream, contextlib.suppress(Exception):
-            isolation.answer(stream, path, lambda: read_scan(path, key=key))
+            answer(stream, path, lambda: perform(Request("scan", path, key=key)))
         os._exit(0)
     os.close(sending)
     found: dict[str, Any]
     with os.fdopen(receiving, "rb") as stream:
         try:
-            scan = isolation.receive(stream, path)
-            found = {"outcome": "scan", "line": f"{scan!r}"}
-        except InputError as error:
-            found = {"outcome": "refused", "line": str(error)}
-        except RuntimeError as error:
-            found = {"outcome": "fault", "line": str(error)}
+            said = receive(stream, path)
+            outcome = "refused" if isinstance(said.error, InputError) else "fault"
+            found = {"outcome": outcome, "line": f"{said.error}"}
+            if said.error is None:
+                found = {"outcome": "scan", "line": f"{said.held!r}"}
         except EOFError:
             found = {"outcome": "ended"}
     _, status, usage = os.wait4(child, 0)
     if found["outcome"] == "ended":
-        found["line"] = str(isolation.explain_end(path, os.waitstatus_to_exitcode(status)))
+        found["line"] = str(explain_end(path, os.waitstatus_to_exitcode(status)))
     return {
         **found,
         "fragile": is_fragile(path),

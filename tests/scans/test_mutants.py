@@ -119,7 +119,6 @@ def make_mutant(sample: Path, folder: Path, seed: int) -> Path:
 def check(found: list[dict[str, Any]]) -> None:
     for each in found:
         line = each["line"]
-        # A reader may be ended by its limits only where it has a process of its own.
         allowed = ("scan", "refused", *(["ended"] if each["fragile"] else []))
         assert each["outcome"] in allowed, line
         assert len(line.splitlines()) == 1

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from bcdm.errors import InputError
-from bcdm.scans import LIMIT_BYTES, Results, isolation, read_provenance, read_scan, write_results
-from bcdm.scans.limits import library
+from bcdm.scans import LIMIT_BYTES, Results, read_provenance, read_scan, write_results
+from bcdm.scans.answers import answer, receive
+from bcdm.scans.complaints import library
+from bcdm.scans.confinement import explain_end
 
 Makers = dict[str, Callable[..., Any]]
 
@@ -57,18 +59,19 @@ def test_faults_of_our_own_are_not_blamed_on_the_file(tmp_path: Path) -> None:
         raise ZeroDivisionError("ours")
 
     with (tmp_path / "reply").open("wb") as stream:
-        isolation.answer(stream, Path("a.h5"), fail)
-    words = "bcdm itself failed to read"
-    with (tmp_path / "reply").open("rb") as stream, pytest.raises(RuntimeError, match=words):
-        isolation.receive(stream, Path("a.h5"))
+        assert not answer(stream, Path("a.h5"), fail)
+    with (tmp_path / "reply").open("rb") as stream:
+        said = receive(stream, Path("a.h5"))
+    assert isinstance(said.error, RuntimeError)
+    assert "bcdm itself failed to read" in str(said.error)
 
 
 def test_a_reader_that_ends_early_is_explained(tmp_path: Path, makers: Makers) -> None:
     (tmp_path / "reply").write_bytes(b"\5\0")
     with (tmp_path / "reply").open("rb") as stream, pytest.raises(EOFError):
-        isolation.receive(stream, Path("a.h5"))
+        receive(stream, Path("a.h5"))
     for code, words in ((-11, "crashes"), (-27, "too long"), (-9, "memory"), (1, "installation")):
-        line = str(isolation.explain_end(Path("a.h5"), code))
+        line = str(explain_end(Path("a.h5"), code))
         assert line.startswith("a.h5 ")
         assert words in line
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcdm.files import write_arrays
+from bcdm.scans.complaints import library, refusal
 from bcdm.scans.layout import (
     arrange,
     choose_key,
@@ -20,7 +21,7 @@ from bcdm.scans.layout import (
     name_axes,
     shape_mask,
 )
-from bcdm.scans.limits import LIMIT_HEADER, check_size, library, read_exactly, refusal
+from bcdm.scans.limits import LIMITS, check_size, read_exactly
 from bcdm.scans.output import place, writing
 from bcdm.scans.scan import Results, Scan
 
@@ -92,7 +93,7 @@ def read_provenance(path: Path) -> str | None:
             declared = _read_header(path, stream)
             if declared.dtype.kind != "U" or declared.shape != ():
                 return None
-            if declared.dtype.itemsize > LIMIT_HEADER:
+            if declared.dtype.itemsize > LIMITS.header:
                 raise refusal(path, "holds a provenance too long to read: write it anew")
             with library(path):
                 return str(np.frombuffer(stream.read(declared.dtype.itemsize), declared.dtype)[0])
@@ -144,7 +145,7 @@ def _check_directory(path: Path) -> None:
             raise refusal(path, "is a broken archive: copy it anew")
         (table,) = struct.unpack_from("<I", tail, found + 12)
         # A second, 64-bit end record would overrule the size just read.
-        if table > LIMIT_HEADER // 16 or tail[max(found - 20, 0) :].startswith(b"PK\6\7"):
+        if table > LIMITS.header // 16 or tail[max(found - 20, 0) :].startswith(b"PK\6\7"):
             raise refusal(path, "holds too many arrays: write the one to read alone")
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bcdm.scans.complaints import library
 from bcdm.scans.dicom import Frame, list_frames
-from bcdm.scans.limits import library
 from bcdm.scans.output import place, writing
 from bcdm.scans.packing import unpack
 from bcdm.scans.scan import Results, Scan

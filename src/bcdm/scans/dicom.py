@@ -10,15 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bcdm.scans.complaints import library, refusal
 from bcdm.scans.layout import FLOAT
-from bcdm.scans.limits import (
-    LIMIT_BYTES,
-    LIMIT_HEADER,
-    check_links,
-    check_size,
-    library,
-    refusal,
-)
+from bcdm.scans.limits import LIMITS, check_links, check_size
 from bcdm.scans.packing import pack
 from bcdm.scans.scan import Scan
 
@@ -29,7 +23,6 @@ __all__ = ["FORMAT", "Frame", "has_preamble", "list_frames", "read", "read_prove
 
 FORMAT = "DICOM"
 
-_MOST_FILES = 10_000
 _FACTS = {
     "modality": "Modality",
     "photometric interpretation": "PhotometricInterpretation",
@@ -94,7 +87,7 @@ def _list_files(path: Path) -> list[Path]:
     check_links(path)
     with library(path):
         files = sorted(entry for entry in path.iterdir() if entry.is_file())
-    if len(files) > _MOST_FILES:
+    if len(files) > LIMITS.files:
         raise refusal(path, f"holds {len(files)} files: give a folder of one series")
     return [file for file in files if has_preamble(file)]
 
@@ -125,8 +118,8 @@ def _check_unpacked(path: Path, file: Path) -> None:
                 while packed:
                     total += len(unpacker.decompress(packed, 1 << 20))
                     packed = unpacker.unconsumed_tail
-                    if total > LIMIT_BYTES + LIMIT_HEADER:
-                        text = f"unpacks to more than {LIMIT_BYTES / 2**30:.3g} GiB"
+                    if total > LIMITS.numbers + LIMITS.header:
+                        text = f"unpacks to more than {LIMITS.numbers / 2**30:.3g} GiB"
                         raise refusal(path, f"{text}: split it into fewer slices per file")
 
 
@@ -172,7 +165,7 @@ def _choose_series(
 def list_frames(path: Path, head: "Dataset") -> list[Frame]:
     """The frames of a file, in the order in which they are stored."""
     count = _number(head, "NumberOfFrames") or 1
-    if not 1 <= count <= _MOST_FILES or count != int(count):
+    if not 1 <= count <= LIMITS.files or count != int(count):
         raise refusal(path, f"declares {count:g} frames: export it anew")
     with library(path):
         shared = list(head.get("SharedFunctionalGroupsSequence") or [])[:1]

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcdm.scans import hdf5
+from bcdm.scans.complaints import library, refusal
 from bcdm.scans.layout import arrange, choose_kind, kept_dtype, shape_mask
-from bcdm.scans.limits import library, refusal
 from bcdm.scans.mrdheader import parse_header
 from bcdm.scans.output import writing
 from bcdm.scans.scan import Results, Scan

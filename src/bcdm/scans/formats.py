@@ -17,13 +17,12 @@ from bcdm.scans import (
     pictures,
     zarrstore,
 )
-from bcdm.scans.isolation import Answer
-from bcdm.scans.limits import library, refusal
+from bcdm.scans.complaints import library, refusal
+from bcdm.scans.limits import LIMITS
 from bcdm.scans.scan import Results, Scan
 
-__all__ = ["Format", "find_format", "find_writer", "perform"]
+__all__ = ["Format", "find_format", "find_writer"]
 
-_MOST_FILES = 10_000
 _KNOWN = "fastMRI or ISMRMRD .h5, .nii, .nii.gz, DICOM, .png, .tif, .npy, .npz or zarr"
 
 
@@ -35,14 +34,12 @@ class Format(NamedTuple):
         read: Reads a scan.
         write: Writes results.
         read_provenance: Reads the text that results carry.
-        is_fragile: Whether a damaged file can crash or stall the library, or fill the memory.
     """
 
     names: tuple[str, ...]
     read: Callable[[Path, str | None], Scan]
     write: Callable[[Path, Scan, Results, str], list[Path]]
     read_provenance: Callable[[Path], str | None]
-    is_fragile: bool
 
 
 def _read_hdf5(path: Path, key: str | None) -> Scan:
@@ -56,28 +53,14 @@ def _write_hdf5(folder: Path, scan: Scan, results: Results, provenance: str) -> 
     return write(folder, scan, results, provenance)
 
 
-_HDF5 = Format(
-    (fastmri.FORMAT, mrd.FORMAT), _read_hdf5, _write_hdf5, hdf5.read_provenance, is_fragile=True
-)
-_DICOM = Format(
-    (dicom.FORMAT,), dicom.read, derivation.write, dicom.read_provenance, is_fragile=True
-)
-_ZARR = Format(
-    (zarrstore.FORMAT,),
-    zarrstore.read,
-    zarrstore.write,
-    zarrstore.read_provenance,
-    is_fragile=True,
-)
-_NIFTI = Format((nifti.FORMAT,), nifti.read, nifti.write, nifti.read_provenance, is_fragile=False)
-_PNG = Format(
-    ("PNG",), pictures.read_png, pictures.write_png, pictures.read_png_note, is_fragile=False
-)
-_TIFF = Format(
-    ("TIFF",), pictures.read_tiff, pictures.write_tiff, pictures.read_tiff_note, is_fragile=True
-)
-_NPY = Format(("npy",), arrays.read_npy, arrays.write, arrays.read_provenance, is_fragile=False)
-_NPZ = Format(("npz",), arrays.read_npz, arrays.write, arrays.read_provenance, is_fragile=False)
+_HDF5 = Format((fastmri.FORMAT, mrd.FORMAT), _read_hdf5, _write_hdf5, hdf5.read_provenance)
+_DICOM = Format((dicom.FORMAT,), dicom.read, derivation.write, dicom.read_provenance)
+_ZARR = Format((zarrstore.FORMAT,), zarrstore.read, zarrstore.write, zarrstore.read_provenance)
+_NIFTI = Format((nifti.FORMAT,), nifti.read, nifti.write, nifti.read_provenance)
+_PNG = Format(("PNG",), pictures.read_png, pictures.write_png, pictures.read_png_note)
+_TIFF = Format(("TIFF",), pictures.read_tiff, pictures.write_tiff, pictures.read_tiff_note)
+_NPY = Format(("npy",), arrays.read_npy, arrays.write, arrays.read_provenance)
+_NPZ = Format(("npz",), arrays.read_npz, arrays.write, arrays.read_provenance)
 
 _FORMATS = (_HDF5, _DICOM, _ZARR, _NIFTI, _PNG, _TIFF, _NPY, _NPZ)
 
@@ -144,7 +127,7 @@ def _find_folder(path: Path) -> Format:
             return _ZARR
         if (path / ".zgroup").exists() or (path / ".zarray").exists():
             raise refusal(path, "is zarr of version 2: convert it to version 3")
-        files = [entry for entry in islice(path.iterdir(), _MOST_FILES) if entry.is_file()]
+        files = [entry for entry in islice(path.iterdir(), LIMITS.files) if entry.is_file()]
     if any(dicom.has_preamble(file) for file in files):
         return _DICOM
     raise refusal(path, "holds neither a DICOM series nor zarr: give one scan")
@@ -156,9 +139,3 @@ def find_writer(scan: Scan) -> Format:
         if scan.format in format.names:
             return format
     raise refusal(scan.path, f"is of the unknown format {scan.format!r}: use read_scan")
-
-
-def perform(verb: str, name: str, path: Path, key: str | None) -> Answer:
-    """Does in this process what `isolation.run` asks for."""
-    (format,) = (format for format in _FORMATS if name in format.names)
-    return format.read(path, key) if verb == "scan" else format.read_provenance(path)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bcdm.scans.limits import LIMIT_HEADER, check_name, check_size, library, refusal
+from bcdm.scans.complaints import library, refusal
+from bcdm.scans.limits import LIMITS, check_chunks, check_name, check_size
 
 __all__ = [
     "NOTE",
@@ -80,6 +81,7 @@ def read_numbers(path: Path, name: str, entry: Any, kept: np.dtype[Any]) -> NDAr
     # A chunk is unpacked whole, even if little of it lies in the dataset.
     for extent in (shape, chunks or (1,)):
         check_size(path, extent, stored, kept)
+    check_chunks(path, shape, chunks or shape)
     numbers = np.empty(shape, kept)
     rows = max((1 << 24) // max(stored.itemsize * math.prod(shape[1:]), 1), 1)
     with np.errstate(over="ignore", invalid="ignore"), library(path):
@@ -92,12 +94,12 @@ def read_text(path: Path, name: str, entry: Any) -> bytes:
     """Reads a string, stored as a scalar or as the only item of a list."""
     check_dataset(path, name, entry)
     with library(path):
-        if entry.size != 1 or entry.dtype.itemsize > LIMIT_HEADER:
+        if entry.size != 1 or entry.dtype.itemsize > LIMITS.header:
             raise refusal(path, f"holds no single text as {name!r}: export it anew")
         value = entry[()]
         value = value.reshape(-1)[0] if isinstance(value, np.ndarray) else value
     text = value.encode() if isinstance(value, str) else value
-    if not isinstance(text, bytes) or len(text) > LIMIT_HEADER:
+    if not isinstance(text, bytes) or len(text) > LIMITS.header:
         raise refusal(path, f"holds no readable text as {name!r}: export it anew")
     return text
 

@@ -1,211 +1,223 @@
-"""A process of its own for files whose library may crash, stall or fill the memory.
+"""Processes of their own for reading files, kept from one file to the next.
 
-The C libraries behind some formats do all of these on damaged files. What happens to the process
-that reads is then one line for the user, and nothing to the process that asks.
+The libraries behind some formats crash, stall or fill the memory on damaged files. What happens to
+the process that reads is then one line for the user, and nothing to the process that asks: neither
+its memory nor its warnings' filters are touched, whatever the number of threads.
 """
 
-import contextlib
-import json
-import math
+import atexit
 import os
-import signal
 import subprocess
 import sys
-import traceback
-from collections.abc import Callable
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
 
-import numpy as np
-from numpy.typing import NDArray
+from bcdm.scans.answers import Answer, Held, Request, receive
+from bcdm.scans.complaints import refusal
+from bcdm.scans.confinement import explain_end, is_out_of_time
+from bcdm.scans.limits import LIMITS, Limits
 
-from bcdm.errors import InputError
-from bcdm.scans.limits import LIMIT_BYTES, LIMIT_HEADER, LIMIT_MEMORY, LIMIT_SECONDS, refusal
-from bcdm.scans.scan import Scan
+__all__ = ["READY", "Readers", "ask"]
 
-__all__ = ["Answer", "answer", "confine", "explain_end", "receive", "run"]
+READY = b"ready\n"
 
-Answer = Scan | str | None
-
-_WIDTH = 8
-_BYTES_PER_SECOND = 50e6  # that the slowest packing in use unpacks
-_FAULT = "fault"
+_PROGRAM = ("-m", "bcdm.scans.worker")
+_START = 600.0  # seconds on the wall for a process to start, on the busiest machine
+_FILES = 500  # that one process reads, so that what libraries leak never adds up
+_GRACE = 10.0  # seconds for a process to end by itself, so that its exit code says why
+_KEPT = 4  # processes that wait for the next file
 
 
-def run(verb: str, format: str, path: Path, key: str | None) -> Answer:
-    """Asks a new process to read, and takes its answer.
+class Readers:
+    """Reads files in processes of their own, one for each thread that asks at the same time.
 
-    Args:
-        verb: "scan" or "provenance".
-        format: The name of the format, as `formats` lists it.
-        path: The file or folder.
-        key: The array to read, if the format has names.
+    A process is kept after a file that was read well. It ends with a file that crashes it, takes
+    too long or makes a library complain, and after many files.
     """
-    request = json.dumps([verb, format, str(path), key])
-    # Without -P the current folder, maybe one of downloads, could shadow modules.
-    command = [sys.executable, "-P", "-m", "bcdm.scans.worker", request]
-    home = str(Path(__file__).parents[2])
-    environment = {
-        **os.environ,
-        # An empty entry would be the current folder again.
-        "PYTHONPATH": os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")])),
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-        # Memory is limited by address space, of which each arena takes much and uses little.
-        "MALLOC_ARENA_MAX": "1",
-    }
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=environment,
-    ) as process:
-        assert process.stdout is not None
+
+    def __init__(
+        self, limits: Limits = LIMITS, program: Sequence[str] = _PROGRAM, files: int = _FILES
+    ) -> None:
+        """Starts no process yet.
+
+        Args:
+            limits: Those on memory and time are taken from here; sizes are checked by `LIMITS`.
+            program: What Python runs in the process.
+            files: How many files one process reads.
+        """
+        self._limits, self._program, self._files = limits, tuple(program), files
+        self._lock = threading.Lock()
+        self._idle: list[_Reader] = []
+
+    def ask(self, request: Request) -> Held:
+        """Reads one file.
+
+        Raises:
+            InputError: One line that names the file and what to do.
+        """
+        budget = self._limits.allow(request.path)
+        request = replace(request, folder=_find_folder(), work=budget.work)
+        reader = self._take(request.path)
         try:
-            found = receive(process.stdout, path)
-        except EOFError:
-            # A reader that still writes is told that nobody listens.
-            process.stdout.close()
-            raise explain_end(path, process.wait()) from None
-        finally:
-            process.kill()
-    return found
+            answer = reader.ask(request, budget.wait)
+        except _EndedError as end:
+            if reader.files == 1 or is_out_of_time(end.code):
+                raise explain_end(request.path, end.code) from None
+            # An earlier file may be at fault, or somebody who ended the process: only what ends
+            # a new process, too, is blamed on this file.
+            reader = self._start(request.path)
+            try:
+                answer = reader.ask(request, budget.wait)
+            except _EndedError as again:
+                raise explain_end(request.path, again.code) from None
+        self._give_back(reader, answer)
+        if answer.error is not None:
+            raise answer.error
+        return answer.held
+
+    def _take(self, path: Path) -> "_Reader":
+        with self._lock:
+            while self._idle:
+                reader = self._idle.pop()
+                if reader.is_alive:
+                    return reader
+                reader.end()
+        return self._start(path)
+
+    def _start(self, path: Path) -> "_Reader":
+        return _Reader([*self._program, str(self._limits.memory)], path)
+
+    def _give_back(self, reader: "_Reader", answer: Answer) -> None:
+        if not answer.is_last and reader.files < self._files:
+            with self._lock:
+                if len(self._idle) < _KEPT:
+                    self._idle.append(reader)
+                    return
+        reader.end()
+
+    def close(self) -> None:
+        """Ends the processes that wait for a file."""
+        with self._lock:
+            while self._idle:
+                self._idle.pop().end()
+
+    def forget(self) -> None:
+        """Leaves the processes to the parent after a fork: two cannot ask the same one."""
+        self._lock = threading.Lock()
+        while self._idle:
+            self._idle.pop().disown()
 
 
-def explain_end(path: Path, code: int) -> InputError:
-    """The line for a reader that ended without an answer, by its exit code."""
-    if code == -signal.SIGPROF:
-        return refusal(path, "takes too long to read, as damaged files do: export it anew")
-    if code == -signal.SIGKILL:
-        return refusal(path, "takes more memory than there is: split it into fewer slices")
-    if code > 0:
-        return refusal(path, f"was not read, the reader ended with {code}: check the installation")
-    return refusal(path, "is damaged so badly that its library crashes: export it anew")
+class _EndedError(Exception):
+    """A process ended before its answer did."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
 
 
-def confine(path: Path) -> None:
-    """Limits memory and time of this process, for good, to what reading this file may take."""
-    with contextlib.suppress(ImportError):
-        import resource
+class _Reader:
+    """One process, and how many files it was asked for."""
 
-        for kind, limit in ((resource.RLIMIT_AS, LIMIT_MEMORY), (resource.RLIMIT_CORE, 0)):
-            hard = resource.getrlimit(kind)[1]
-            allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
-            resource.setrlimit(kind, (allowed, hard))
-    # The default action of its signal ends the process even within a library. It counts the
-    # time of the processor, so that neither a slow disk nor a busy machine makes a file bad.
-    if hasattr(signal, "setitimer"):
-        signal.setitimer(signal.ITIMER_PROF, LIMIT_SECONDS)
-        with contextlib.suppress(OSError):
-            files = path.rglob("*") if path.is_dir() else [path]
-            size = sum(file.stat().st_size for file in files)
-            signal.setitimer(signal.ITIMER_PROF, LIMIT_SECONDS + size / _BYTES_PER_SECOND)
-
-
-def answer(stream: IO[bytes], path: Path, read: Callable[[], Answer]) -> None:
-    """Reads and sends what was found, or the line that says why not."""
-    try:
-        found = read()
-    except InputError as error:
-        _send(stream, {"refusal": str(error)})
-    except MemoryError:
-        text = "takes more memory than a scan may: split it into fewer slices"
-        _send(stream, {"refusal": str(refusal(path, text))})
-    except Exception:
-        _send(stream, {_FAULT: traceback.format_exc()})
-    else:
-        if not isinstance(found, Scan):
-            _send(stream, {"note": found})
-            return
-        header = np.frombuffer(found.header or b"\0", np.uint8)[: len(found.header)]
-        arrays = (("data", found.data), ("mask", found.mask), ("noise", found.noise))
-        held = {name: array for name, array in arrays if array is not None} | {"header": header}
-        said = {
-            "format": found.format,
-            "kind": found.kind,
-            "size": found.size,
-            "facts": found.facts,
-            "arrays": {name: [a.dtype.str, a.shape] for name, a in held.items()},
+    def __init__(self, program: Sequence[str], path: Path) -> None:
+        home = str(Path(__file__).parents[2])
+        environment = {
+            **os.environ,
+            # An empty entry would be the current folder.
+            "PYTHONPATH": os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")])),
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+            # Memory is limited by address space, of which each arena takes much and uses little.
+            "MALLOC_ARENA_MAX": "1",
         }
-        _send(stream, said, *held.values())
+        self.files = 0
+        self._process = subprocess.Popen(
+            # Without -P the current folder, maybe one of downloads, could shadow modules.
+            [sys.executable, "-P", *program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._requests, self._answers = self._process.stdin, self._process.stdout
+        try:
+            with self._ending(path, _START):
+                if self._answers.read(len(READY)) != READY:
+                    raise EOFError
+        except _EndedError as end:
+            raise explain_end(path, end.code) from None
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def ask(self, request: Request, wait: float) -> Answer:
+        """Reads one file; where this raises, the process has ended."""
+        self.files += 1
+        with self._ending(request.path, wait):
+            self._requests.write(request.encode())
+            self._requests.flush()
+            return receive(self._answers, request.path)
+
+    @contextmanager
+    def _ending(self, path: Path, wait: float) -> Iterator[None]:
+        """Ends the process after so many seconds on the wall, and with whatever is raised."""
+        is_late = threading.Event()
+
+        def expire() -> None:
+            is_late.set()
+            self._process.kill()
+
+        # Pipes cannot be read with a time limit on every system; a process can be ended on all.
+        timer = threading.Timer(wait, expire)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except (EOFError, OSError):
+            code = self.end(_GRACE)
+            if is_late.is_set():
+                text = f"was not read within {wait:.0f} s: check the disk that it lies on"
+                raise refusal(path, text) from None
+            raise _EndedError(code) from None
+        except BaseException:
+            self.end()
+            raise
+        finally:
+            timer.cancel()
+
+    def end(self, grace: float = 0.0) -> int:
+        """Ends the process, if it has not ended within some seconds by itself; its exit code."""
+        self.disown()
+        with suppress(subprocess.TimeoutExpired):
+            return self._process.wait(grace)
+        self._process.kill()
+        return self._process.wait()
+
+    def disown(self) -> None:
+        """Closes the pipes, which ends a process that waits for a file."""
+        for pipe in (self._requests, self._answers):
+            with suppress(OSError):
+                pipe.close()
 
 
-def _send(stream: IO[bytes], said: dict[str, Any], *arrays: NDArray[Any]) -> None:
-    text = json.dumps(said).encode()
-    stream.write(len(text).to_bytes(_WIDTH, "little") + text)
-    for array in arrays:
-        # In rows, because an array whose axes were moved must be copied to be sent.
-        for row in array if array.ndim > 1 else [array]:
-            stream.write(np.ascontiguousarray(row).data)
-    stream.flush()
+def _find_folder() -> str | None:
+    with suppress(OSError):
+        return os.getcwd()
+    return None
 
 
-def receive(stream: IO[bytes], path: Path) -> Answer:
-    """Takes an answer.
-
-    Raises:
-        InputError: The line that the reader sent.
-        EOFError: The reader ended before its answer did.
-    """
-    length = int.from_bytes(_take(stream, _WIDTH), "little")
-    # A process whose memory is damaged may say anything.
-    if length > 4 * LIMIT_HEADER:
-        raise EOFError
-    try:
-        said = json.loads(_take(stream, length))
-    except ValueError:
-        raise EOFError from None
-    if not isinstance(said, dict):
-        raise EOFError
-    if _FAULT in said:
-        raise RuntimeError(f"bcdm itself failed to read {path}:\n{said[_FAULT]}")
-    if "refusal" in said:
-        raise InputError(said["refusal"])
-    if "note" in said:
-        note: str | None = said["note"]
-        return note
-    try:
-        return _take_scan(stream, path, said)
-    except (AttributeError, KeyError, TypeError, ValueError):
-        raise EOFError from None
+_READERS = Readers()
+atexit.register(_READERS.close)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_READERS.forget)
 
 
-def _take_scan(stream: IO[bytes], path: Path, said: dict[str, Any]) -> Scan:
-    arrays = {
-        name: _take_array(stream, np.dtype(dtype), tuple(shape))
-        for name, (dtype, shape) in said["arrays"].items()
-    }
-    rows, columns = said["size"]
-    return Scan(
-        path=path,
-        format=said["format"],
-        kind=said["kind"],
-        data=arrays["data"],
-        mask=arrays.get("mask"),
-        noise=arrays.get("noise"),
-        size=(rows, columns),
-        facts=said["facts"],
-        header=arrays["header"].tobytes(),
-    )
-
-
-def _take(stream: IO[bytes], count: int) -> bytes:
-    taken = stream.read(count)
-    if len(taken) != count:
-        raise EOFError
-    return taken
-
-
-def _take_array(stream: IO[bytes], dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    if math.prod(shape) * dtype.itemsize > LIMIT_BYTES:
-        raise EOFError
-    array = np.empty(shape, dtype)
-    view = array.reshape(-1).view(np.uint8).data
-    done = 0
-    while done < len(view):
-        count = stream.readinto(view[done:])  # type: ignore[attr-defined]
-        if not count:
-            raise EOFError
-        done += count
-    return array
+def ask(request: Request) -> Held:
+    """Reads one file in a process that all callers share."""
+    return _READERS.ask(request)

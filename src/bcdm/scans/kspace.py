@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bcdm.errors import InputError, ShapeError
+from bcdm.errors import ShapeError
+from bcdm.scans.complaints import refusal
 from bcdm.scans.scan import Scan
 
 __all__ = ["crop_kspace", "find_sampled", "have_one_mask", "remove_oversampling"]
@@ -85,7 +86,7 @@ def remove_oversampling(scan: Scan) -> Scan:
     has to be made at full size and cropped to `scan.size` in the end.
     """
     if scan.kind != "k-space" or scan.mask is None:
-        raise InputError(f"{scan.path} holds no k-space: only k-space has oversampling")
+        raise refusal(scan.path, "holds no k-space: only k-space has oversampling")
     data, mask = scan.data, scan.mask
     for axis, length in zip((-2, -1), scan.size, strict=True):
         lines = mask.any(axis)

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bcdm.scans.limits import check_name, refusal
+from bcdm.scans.complaints import refusal
+from bcdm.scans.limits import check_name
 from bcdm.scans.scan import Kind
 
 __all__ = [

@@ -1,70 +1,105 @@
-"""What a file may ask for, and how any library's complaint becomes one line that names the file."""
+"""What reading one scan may take: one policy for every format, and the checks that keep it.
+
+Sizes are compared with the policy as the file declares them, before anything is unpacked or
+allocated. Memory and time are limited in the process that reads (see `isolation`).
+"""
 
 import math
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bcdm.errors import InputError
+from bcdm.scans.complaints import library, refusal
 
 __all__ = [
+    "LIMITS",
     "LIMIT_BYTES",
-    "LIMIT_HEADER",
-    "LIMIT_MEMORY",
-    "LIMIT_SECONDS",
+    "Budget",
+    "Limits",
+    "check_chunks",
     "check_links",
     "check_name",
+    "check_pieces",
     "check_size",
-    "library",
+    "measure",
     "read_exactly",
-    "refusal",
 ]
 
-LIMIT_BYTES = 1 << 30  # of decoded numbers in one scan
-LIMIT_HEADER = 1 << 24  # of everything in a file that is not numbers
-LIMIT_MEMORY = 2_000_000_000  # of the process that reads for us
-LIMIT_SECONDS = 4.0  # of that process, without waiting; large files get more
 
-_LONGEST_REASON = 160
-_LONGEST_LINE = 600
+class Budget(NamedTuple):
+    """The seconds that one file or folder may take.
 
-
-def refusal(path: Path, text: str) -> InputError:
-    r"""The error to raise: one line that names the file, says what is wrong and what to do.
-
-    >>> refusal(Path("a\nb.png"), "is empty: export it anew")
-    InputError('a b.png is empty: export it anew')
+    Attributes:
+        work: Of the processor.
+        wait: By the clock on the wall.
     """
-    line = " ".join(f"{path} {text}".split())[:_LONGEST_LINE]
-    return InputError("".join(c if c.isprintable() else "?" for c in line))
+
+    work: float
+    wait: float
 
 
-@contextmanager
-def library(path: Path, deed: str = "read", fix: str = "export it anew") -> Iterator[None]:
-    """Turns whatever a library raises on a damaged file into one line.
+@dataclass(frozen=True)
+class Limits:
+    """What reading one scan may take.
 
-    Only calls into the library belong inside, so that a fault of our own is never blamed on the
-    file. What a library warns of either does not matter here or is checked by the reader.
+    Attributes:
+        numbers: Bytes of decoded numbers.
+        easy: Bytes of decoded numbers that a file of any size may declare.
+        ratio: How many times its own size a file may declare beyond that. Real scans stay below
+            ten, and deflate reaches a thousand on zeros alone.
+        pieces: Slices of a scan, chunks of a picture or an array, files that are counted.
+        files: Files of a series.
+        header: Bytes of everything in a file that is not numbers.
+        memory: Bytes of the process that reads, where the system can limit them.
+        work: Seconds of the processor, for a small file. Neither a slow disk nor a busy machine
+            makes a file bad.
+        work_per_byte: Seconds more for each byte of the file: the slowest packing in use.
+        work_per_file: Seconds more for each file of a folder.
+        patience: How many seconds on the wall may pass for each of the processor.
     """
+
+    numbers: int = 1 << 30
+    easy: int = 1 << 28
+    ratio: int = 200
+    pieces: int = 200_000
+    files: int = 10_000
+    header: int = 1 << 24
+    memory: int = 2_000_000_000
+    work: float = 4.0
+    work_per_byte: float = 1 / 50e6
+    work_per_file: float = 0.05
+    patience: float = 30.0
+
+    def allow(self, path: Path) -> Budget:
+        """The time for a file or folder, by its size on the disk and its number of files."""
+        size, count = measure(path, self.pieces)
+        work = self.work + size * self.work_per_byte + (count - 1) * self.work_per_file
+        return Budget(work, work * self.patience)
+
+
+LIMITS = Limits()
+LIMIT_BYTES = LIMITS.numbers
+
+
+def measure(path: Path, most: int = LIMITS.pieces) -> tuple[int, int]:
+    """The size on the disk, and the number of files, of which at least one is counted.
+
+    What cannot be looked at counts as empty: the reader will say what is wrong with it.
+    """
+    size = count = 0
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    except (InputError, MemoryError):
-        raise
-    except ImportError as error:
-        text = f"needs the package {error.name}: pip install 'bcdm[formats]'"
-        raise refusal(path, text) from error
-    except Exception as error:
-        words = " ".join(f"{error}".split()) or type(error).__name__
-        if len(words) > _LONGEST_REASON:
-            words = words[:_LONGEST_REASON] + "..."
-        raise refusal(path, f"cannot be {deed} ({words}): {fix}") from error
+        entries = path.rglob("*") if path.is_dir() else iter([path])
+        for entry in islice(entries, most):
+            if entry.is_file():
+                size, count = size + entry.stat().st_size, count + 1
+    except (OSError, ValueError):
+        pass
+    return size, max(count, 1)
 
 
 def check_size(
@@ -75,12 +110,32 @@ def check_size(
         raise refusal(path, f"holds an empty array {tuple(shape)}: export it anew")
     # Python's integers do not overflow, so that no shape slips through.
     total = math.prod(int(length) for length in shape) * max(stored.itemsize, kept.itemsize)
-    if total > LIMIT_BYTES:
+    if total > LIMITS.numbers:
         raise refusal(
             path,
-            f"declares {total / 2**30:.3g} GiB of numbers, of which {LIMIT_BYTES / 2**30:.3g} GiB "
-            "fit: split it into fewer slices per file",
+            f"declares {total / 2**30:.3g} GiB of numbers, of which "
+            f"{LIMITS.numbers / 2**30:.3g} GiB fit: split it into fewer slices per file",
         )
+    size = measure(path)[0] if total > LIMITS.easy else total
+    if total > max(LIMITS.easy, LIMITS.ratio * size):
+        raise refusal(
+            path,
+            f"declares {total / 2**30:.3g} GiB of numbers in {size / 2**10:.3g} KiB, as damaged "
+            "files do: copy it anew, or save it without compression",
+        )
+
+
+def check_pieces(path: Path, count: int, what: str) -> None:
+    """Refuses a file of so many slices or chunks that it would be read for hours."""
+    if count > LIMITS.pieces:
+        text = f"declares {count} {what}, of which at most {LIMITS.pieces} are read"
+        raise refusal(path, f"{text}: split it or save it anew")
+
+
+def check_chunks(path: Path, shape: Sequence[int], chunks: Sequence[int]) -> None:
+    """Refuses an array stored in countless chunks, by its declared shape and that of a chunk."""
+    counts = (-(-length // max(side, 1)) for length, side in zip(shape, chunks, strict=True))
+    check_pieces(path, math.prod(counts), "chunks")
 
 
 def check_name(path: Path, name: str) -> tuple[str, ...]:

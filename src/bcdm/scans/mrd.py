@@ -1,5 +1,6 @@
 """ISMRMRD (MRD) files: acquisitions in, image series out."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcdm.scans import hdf5
+from bcdm.scans.complaints import library, refusal
 from bcdm.scans.layout import COMPLEX
-from bcdm.scans.limits import check_size, library, refusal
+from bcdm.scans.limits import check_size
 from bcdm.scans.mrdheader import MRDHeader, parse_header
 from bcdm.scans.output import place, writing
 from bcdm.scans.packing import pack, unpack
@@ -208,6 +210,18 @@ def _read_noise(
     return np.concatenate(pieces, axis=1)
 
 
+def _load_library() -> Any:
+    """The package ismrmrd, without the filter of warnings that its import sets for everybody."""
+    everything = ("default", None, Warning, None, 0)
+    is_wanted = everything in warnings.filters
+    import ismrmrd
+
+    # Not by catch_warnings, which would undo what another thread does at the same time.
+    if not is_wanted and everything in warnings.filters and isinstance(warnings.filters, list):
+        warnings.filters.remove(everything)
+    return ismrmrd
+
+
 def write(folder: Path, scan: Scan, results: Results, provenance: str) -> list[Path]:
     """Writes mean, std, low and high as the image series 0 to 3 beside the copied header."""
     target = place(folder, scan, "_results.h5")
@@ -216,8 +230,8 @@ def write(folder: Path, scan: Scan, results: Results, provenance: str) -> list[P
     y, x, z = scan.facts.get("spacing in mm", (0.0, 0.0, 0.0))
     with writing(target) as partial:
         import h5py
-        import ismrmrd
 
+        ismrmrd = _load_library()
         with ismrmrd.Dataset(partial, GROUP, mode="w") as dataset:
             dataset.write_xml_header(xml)
             for series, (name, values) in enumerate(results.items()):

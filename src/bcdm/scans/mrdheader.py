@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bcdm.scans.limits import library, refusal
+from bcdm.scans.complaints import library, refusal
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element

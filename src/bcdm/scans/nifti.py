@@ -12,8 +12,9 @@ from typing import IO, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from bcdm.scans.complaints import library, refusal
 from bcdm.scans.layout import FLOAT
-from bcdm.scans.limits import LIMIT_HEADER, check_size, library, read_exactly, refusal
+from bcdm.scans.limits import LIMITS, check_pieces, check_size, read_exactly
 from bcdm.scans.orientation import STORED, Turn, find_turn
 from bcdm.scans.output import place, writing
 from bcdm.scans.scan import Results, Scan
@@ -133,6 +134,7 @@ def _check_volume(
         raise refusal(path, f"holds {stored}: save it as integers or floats")
     check_size(path, shape, stored, FLOAT)
     rows, columns, slices, *more = *shape, *[1] * (3 - len(shape))
+    check_pieces(path, slices, "slices")
     if len(shape) < 2 or any(length > 1 for length in more):
         raise refusal(path, f"holds an array {shape}: save one volume per file")
     return rows, columns, slices
@@ -141,7 +143,7 @@ def _check_volume(
 def _skip(path: Path, stream: IO[bytes], start: int, offset: float) -> bytes:
     """Reads from the end of the header to the first voxel."""
     # A gzip stream can only be skipped by unpacking it, so that far is not allowed.
-    if not start <= offset <= LIMIT_HEADER:
+    if not start <= offset <= LIMITS.header:
         raise refusal(path, f"says its voxels start at byte {offset:g}: save it anew")
     with library(path):
         return stream.read(int(offset) - start)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bcdm.files import replacing
-from bcdm.scans.limits import library
+from bcdm.scans.complaints import library
 from bcdm.scans.scan import Scan
 
 __all__ = ["place", "stem", "writing"]

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bcdm.scans.complaints import library, refusal
 from bcdm.scans.layout import FLOAT
-from bcdm.scans.limits import check_size, library, refusal
+from bcdm.scans.limits import LIMITS, check_pieces, check_size
 from bcdm.scans.output import place, writing
 from bcdm.scans.scan import Results, Scan
 
@@ -19,7 +20,6 @@ _NOTE = "bcdm"
 # Bits and colour type in the header of a PNG, and the number type they make.
 _PNG_KINDS = {(1, 0): bool, (8, 0): np.uint8, (16, 0): np.uint16, (8, 2): np.uint8}
 _COLOUR = 2
-_MOST_CHUNKS = 200_000
 
 
 def read_png(path: Path, key: str | None) -> Scan:
@@ -58,13 +58,13 @@ def _check_chunks(path: Path) -> None:
     """Refuses a picture made of so many tiny pieces that it would be read for hours."""
     with library(path), path.open("rb") as stream:
         stream.seek(8)
-        for _ in range(_MOST_CHUNKS):
+        for _ in range(LIMITS.pieces):
             start = stream.read(8)
             if len(start) < 8:
                 return
             # Each has its length before its name, and a checksum behind its content.
             stream.seek(int.from_bytes(start[:4], "big") + 4, 1)
-    raise refusal(path, f"is made of more than {_MOST_CHUNKS} pieces: save it without notes")
+    raise refusal(path, f"is made of more than {LIMITS.pieces} pieces: save it without notes")
 
 
 def read_tiff(path: Path, key: str | None) -> Scan:
@@ -73,6 +73,7 @@ def read_tiff(path: Path, key: str | None) -> Scan:
     with _opened_tiff(path) as file:
         with library(path):
             # By pages and not by series: a series may lie in other files.
+            check_pieces(path, len(file.pages), "pages")
             pages = [page for page in file.pages if not page.is_reduced]
             kinds = {_describe(page) for page in pages}
         if len(kinds) != 1:

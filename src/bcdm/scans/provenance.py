@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from bcdm.errors import InputError
-from bcdm.scans.limits import LIMIT_HEADER, library, refusal
+from bcdm.scans.complaints import library, refusal
+from bcdm.scans.limits import LIMITS
 from bcdm.scans.reading import read_provenance_text
 
 __all__ = ["encode", "read_provenance"]
@@ -46,7 +47,7 @@ def read_provenance(path: str | Path) -> dict[str, Any] | None:
 
 def _read_sidecar(path: Path) -> str:
     with library(path):
-        if path.stat().st_size > LIMIT_HEADER:
+        if path.stat().st_size > LIMITS.header:
             raise refusal(path, "is too long for a note: give a result")
         return path.read_text()
 

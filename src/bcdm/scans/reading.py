@@ -7,20 +7,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcdm.scans import arrays, isolation, nifti
-from bcdm.scans.formats import Format, find_format
+from bcdm.scans.answers import Held, Request
+from bcdm.scans.complaints import refusal
+from bcdm.scans.formats import find_format
 from bcdm.scans.kspace import find_sampled, have_one_mask
 from bcdm.scans.layout import shape_mask
-from bcdm.scans.limits import refusal
+from bcdm.scans.limits import check_pieces
 from bcdm.scans.scan import Scan
 
-__all__ = ["read_mask", "read_provenance_text", "read_scan"]
+__all__ = ["perform", "read_mask", "read_provenance_text", "read_scan"]
 
 
 def read_scan(path: str | Path, mask: str | Path | None = None, key: str | None = None) -> Scan:
     """Reads a scan from a file or folder, recognised by its content.
 
-    Nothing in the file is executed or followed to other files. Formats whose libraries may crash
-    or stall on damaged files are read in a process of their own.
+    Nothing in the file is executed or followed to other files. A process of its own reads it,
+    under limits on size, memory and time that are the same for all formats (`Limits`); it is kept
+    for the next file. Reading is safe in threads.
 
     Args:
         path: A file, or the folder of a DICOM series or of zarr.
@@ -33,42 +36,59 @@ def read_scan(path: str | Path, mask: str | Path | None = None, key: str | None 
     Raises:
         InputError: One line that names the file and what to do.
     """
-    path = Path(path)
-    try:
-        scan = _read(find_format(path), path, key)
-        if mask is not None:
-            rows, columns = scan.data.shape[-2:]
-            scan = replace(scan, mask=read_mask(Path(mask), (rows, columns), scan))
-        return _complete(scan)
-    except MemoryError:
-        raise refusal(path, "takes more memory than there is: split it") from None
-
-
-def _read(format: Format, path: Path, key: str | None) -> Scan:
-    if not format.is_fragile:
-        return format.read(path, key)
-    scan = isolation.run("scan", format.names[0], path, key)
+    beside = None if mask is None else Path(mask)
+    scan = isolation.ask(Request("scan", Path(path), beside, key))
     assert isinstance(scan, Scan)
     return scan
 
 
-def read_mask(path: Path, size: tuple[int, int], beside: Scan | None = None) -> NDArray[np.bool_]:
-    """Reads a mask (rows, columns): a picture, .npy, .npz or NIfTI, anything but zero.
+def read_mask(path: str | Path, size: tuple[int, int]) -> NDArray[np.bool_]:
+    """Reads a mask (rows, columns): a picture, .npy, .npz or NIfTI, anything but zero."""
+    mask = isolation.ask(Request("mask", Path(path), size=size))
+    assert isinstance(mask, np.ndarray)
+    return mask
 
-    One in NIfTI that does not say where it lies is turned as the scan that it lies beside.
-    """
+
+def read_provenance_text(path: Path) -> str | None:
+    """Reads the text that results carry, from any of the formats that `write_results` writes."""
+    text = isolation.ask(Request("provenance", path))
+    assert text is None or isinstance(text, str)
+    return text
+
+
+def perform(request: Request) -> Held:
+    """Does in this process what a request asks for."""
+    if request.verb == "scan":
+        return _read_scan(request.path, request.mask, request.key)
+    if request.verb == "mask":
+        return _read_mask(request.path, request.size, None)
+    return find_format(request.path).read_provenance(request.path)
+
+
+def _read_scan(path: Path, mask: Path | None, key: str | None) -> Scan:
+    scan = find_format(path).read(path, key)
+    if mask is not None:
+        rows, columns = scan.data.shape[-2:]
+        scan = replace(scan, mask=_read_mask(mask, (rows, columns), scan))
+    return _complete(scan)
+
+
+def _read_mask(path: Path, size: tuple[int, int], beside: Scan | None) -> NDArray[np.bool_]:
+    """A mask; one in NIfTI that does not say where it lies is turned as the scan beside it."""
     format = find_format(path)
     if format.names[0] in ("npy", "npz"):
         return shape_mask(path, arrays.read_mask_array(path), size)
     if format.names[0] == nifti.FORMAT and beside is not None and beside.format == nifti.FORMAT:
         held = nifti.read(path, None, beside.header)
-        return shape_mask(path, (held.data != 0).any((0, 1)), size)
+    else:
+        held = format.read(path, None)
     # A mask may be a picture in colour.
-    return shape_mask(path, (_read(format, path, None).data != 0).any((0, 1)), size)
+    return shape_mask(path, (held.data != 0).any((0, 1)), size)
 
 
 def _complete(scan: Scan) -> Scan:
     """Refuses numbers that are none, and finds what was sampled where no mask says so."""
+    check_pieces(scan.path, len(scan.data), "slices")
     for numbers in (*scan.data, *([] if scan.noise is None else [scan.noise])):
         if not bool(np.isfinite(numbers).all()):
             raise refusal(scan.path, "holds values that are not finite: replace NaN and infinity")
@@ -86,13 +106,3 @@ def _complete(scan: Scan) -> Scan:
         "acceleration": round(float(1 / mask.mean()), 2),
     }
     return replace(scan, mask=mask, facts=facts)
-
-
-def read_provenance_text(path: Path) -> str | None:
-    """Reads the text that results carry, from any of the formats that `write_results` writes."""
-    format = find_format(path)
-    if not format.is_fragile:
-        return format.read_provenance(path)
-    text = isolation.run("provenance", format.names[0], path, None)
-    assert not isinstance(text, Scan)
-    return text

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcdm.errors import InputError, ShapeError
+from bcdm.scans.complaints import show
 
 __all__ = ["Kind", "Results", "Scan"]
 
@@ -48,7 +49,8 @@ class Scan:
     header: bytes = field(default=b"", repr=False)
 
     def __repr__(self) -> str:
-        return f"Scan({self.path}, {self.format}, {self.kind} {self.data.shape}, size {self.size})"
+        held = f"{self.kind} {self.data.shape}"
+        return f"Scan({show(self.path)}, {self.format}, {held}, size {self.size})"
 
 
 @dataclass(frozen=True, eq=False)

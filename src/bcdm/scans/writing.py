@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from bcdm.errors import ShapeError
+from bcdm.scans.complaints import library, refusal, show
 from bcdm.scans.formats import find_writer
-from bcdm.scans.limits import library, refusal
 from bcdm.scans.provenance import encode
 from bcdm.scans.scan import Results, Scan
 
@@ -20,10 +20,8 @@ def check_results(scan: Scan, shape: tuple[int, ...]) -> None:
     channels = scan.data.shape[1] if scan.kind == "image" else 1
     expected = (len(scan.data), channels, *scan.size)
     if shape != expected:
-        raise ShapeError(
-            f"results have shape {shape} but {scan.path} needs {expected}: crop the images to "
-            "scan.size"
-        )
+        need = f"{show(scan.path)} needs {expected}: crop the images to scan.size"
+        raise ShapeError(f"results have shape {shape} but {need}")
     if scan.format in _GREY and channels != 1:
         raise refusal(scan.path, f"is {scan.format}, which takes no results in colour: give PNG")
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bcdm.scans.complaints import library, refusal
 from bcdm.scans.layout import (
     arrange,
     choose_key,
@@ -15,14 +16,7 @@ from bcdm.scans.layout import (
     name_axes,
     shape_mask,
 )
-from bcdm.scans.limits import (
-    LIMIT_HEADER,
-    check_links,
-    check_name,
-    check_size,
-    library,
-    refusal,
-)
+from bcdm.scans.limits import LIMITS, check_chunks, check_links, check_name, check_size
 from bcdm.scans.output import place, writing
 from bcdm.scans.scan import Results, Scan
 
@@ -81,7 +75,7 @@ def _read_metadata(path: Path, folder: Path) -> dict[str, Any]:
     with library(path):
         if not file.is_file():
             raise refusal(path, "is not zarr of version 3: convert it")
-        if file.stat().st_size > LIMIT_HEADER:
+        if file.stat().st_size > LIMITS.header:
             raise refusal(path, "has metadata too long to read: write it anew")
         metadata = json.loads(file.read_bytes())
     if not isinstance(metadata, dict):
@@ -119,6 +113,7 @@ def _read_array(
                 raise refusal(path, "changed while it was read: try again")
             # A chunk is unpacked whole, even if little of it lies in the array.
             check_size(path, array.shards or array.chunks, stored, kept)
+            check_chunks(path, shape, array.chunks)
             with np.errstate(over="ignore", invalid="ignore"):
                 return np.asarray(array[...]).astype(kept, copy=False)
 
