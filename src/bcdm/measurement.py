@@ -39,7 +39,7 @@ class Measurement:
     noise_std: float | Tensor
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "y", _check_data(self.y, self.operator.data_mask))
+        _check_type(self.y)
         std = torch.as_tensor(self.noise_std, dtype=torch.float64, device="cpu").reshape(-1)
         if not bool(((std > 0) & std.isfinite()).all()):
             raise InputError(
@@ -50,6 +50,7 @@ class Measurement:
         for name, size in (("noise_std", len(std)), ("operator", self.operator.batch)):
             if size not in (None, 1, len(self.y)):
                 raise ShapeError(f"{name} is for {size} measurements but y holds {len(self.y)}")
+        object.__setattr__(self, "y", _check_data(self.y, self.operator))
         # Maps back once: it is part of every statistic, and it checks shapes and number types.
         self.back_projection  # noqa: B018
 
@@ -75,11 +76,16 @@ class Measurement:
         assert isinstance(self.noise_std, Tensor)
         return self.noise_std
 
+    @cached_property
+    def data_mask(self) -> Tensor | None:
+        """Which entries of `y` carry data (broadcastable); None: all of them."""
+        return self.operator.find_data(self.y)
+
     @property
     def degrees_of_freedom(self) -> int:
         """Real numbers measured per image (a complex one counts twice)."""
         each = 2 if self.y.is_complex() else 1
-        mask = self.operator.data_mask
+        mask = self.data_mask
         if mask is None:
             return each * self.y[0].numel()
         counts = mask.expand_as(self.y).flatten(1).sum(1)
@@ -202,7 +208,8 @@ class Measurement:
                 same for all. For complex data, half of $E[n n^H]$, so that unit covariance is unit
                 noise in each part.
         """
-        y = _check_data(y, operator.data_mask)
+        _check_type(y)
+        y = _check_data(y, operator)
         if (variance is None) == (covariance is None):
             raise InputError("give either variance or covariance")
         if covariance is not None:
@@ -235,12 +242,16 @@ def _apply_mask(y: Tensor, mask: Tensor) -> Tensor:
     return masked
 
 
-def _check_data(y: Tensor, mask: Tensor | None) -> Tensor:
-    """Data with what was not measured set to zero, once the rest is known to be finite."""
+def _check_type(y: Tensor) -> None:
     if y.ndim < 2:
         raise ShapeError(f"y needs a batch axis first, got shape {tuple(y.shape)}: use y[None]")
     if not (y.is_floating_point() or y.is_complex()):
         raise DtypeError(f"y holds {y.dtype}: convert it to float32 or complex64")
+
+
+def _check_data(y: Tensor, operator: LinearOperator) -> Tensor:
+    """Data with what was not measured set to zero, once the rest is known to be finite."""
+    mask = operator.find_data(y)
     if mask is not None:
         y = _apply_mask(y, mask)
     # A finite sum has finite terms, and takes one pass where the full check takes several.
@@ -257,8 +268,9 @@ def _whiten_fully(y: Tensor, operator: LinearOperator, covariance: Tensor) -> Me
         raise InputError("one covariance needs one operator: use measurement by measurement")
     entries = y[0].numel()
     taken = torch.arange(entries)
-    if operator.data_mask is not None:
-        taken = operator.data_mask.expand_as(y)[0].flatten().nonzero()[:, 0].cpu()
+    mask = operator.find_data(y)
+    if mask is not None:
+        taken = mask.expand_as(y)[0].flatten().nonzero()[:, 0].cpu()
     size = len(taken)
     if tuple(covariance.shape) != (size, size):
         raise ShapeError(

@@ -77,7 +77,8 @@ def test_a_defect_is_what_it_says(folder: Path) -> None:
     model = load(folder / "run/model")
     made = {case.name: case.make() for case in list_cases(model, folder, 4, 0)}
     right = made["noise is twice what is stated"]
-    mask = model.operator.data_mask
+    mask = right.data_mask
+    assert mask is not None
     for name, measured in made.items():
         assert bool((measured.y[:, :, ~mask] == 0).all()), name
         assert measured.operator is model.operator

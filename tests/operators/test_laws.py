@@ -1,5 +1,6 @@
 """One table of operators, one set of laws. A new operator is one row."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from bcdm.errors import InputError
+from bcdm.measurement import Measurement
 from bcdm.operators import (
     BlockMean,
     CircularBlur,
@@ -49,6 +52,10 @@ class Row:
     tolerance: float = 1e-10
 
 
+def left_half() -> Tensor:
+    return (torch.arange(8) < 4).expand(6, 8)
+
+
 def blur(x: Tensor) -> Tensor:
     return 0.5 * x + 0.3 * x.roll(1, -1) + 0.2 * x.roll(2, -2) * (x.shape[-1] > 1)
 
@@ -64,6 +71,12 @@ TABLE = [
     Row("diagonal", lambda: Diagonal(normal(BATCH, *SHAPE, seed=2))),
     Row("composed", lambda: Composed(Diagonal(normal(1, 2, 3, 2, seed=2)), BlockMean((2, 4)),
         tolerance=1e-10), tolerance=1e-6),
+    Row("composed-loses-entries", lambda: Composed(BlockMean((2, 4)), PixelMask(left_half()),
+        tolerance=1e-10), tolerance=1e-6),
+    Row("composed-per-sample", lambda: Composed(Diagonal(normal(1, *SHAPE, seed=2)),
+        PixelMask(mask(BATCH, 1, 6, 8)), tolerance=1e-10), tolerance=1e-6),
+    Row("composed-fourier", lambda: Composed(FourierMask(mask(6, 8), real=True),
+        CircularBlur(normal(3, 5, seed=4), (6, 8)), tolerance=1e-10), tolerance=1e-6),
     Row("block-mean-unitary", lambda: BlockMean((2, 4))),
     Row("block-mean-plain", lambda: BlockMean((3, 2), "mean")),
     Row("block-mean-complex", lambda: BlockMean((3, 2), "mean"), torch.complex128),
@@ -85,6 +98,9 @@ TABLE = [
     Row("dense-per-sample", lambda: Dense(normal(BATCH, 5, 12, seed=11)), shape=(12,)),
     Row("dense-complex", lambda: Dense(torch.complex(normal(5, 12), normal(5, 12, seed=1))),
         torch.complex128, (12,)),
+    Row("dense-zero-row", lambda: Dense(normal(4, 12, seed=9) * torch.tensor([[1], [0], [1], [1]])),
+        shape=(12,)),
+    Row("root-of-a-mask", lambda: Root((PixelMask(mask(6, 8)),))),
     Row("root", lambda: Root((BlockMean((2, 4)),))),
     Row("root-of-several", lambda: Root(
         (FourierMask(mask(2, 1, 6, 8), real=True), CircularBlur(normal(3, 5, seed=4), (6, 8))),
@@ -93,6 +109,8 @@ TABLE = [
     Row("matrix-free-given-adjoint",
         lambda: MatrixFree(lambda x: x[..., ::2], lambda y: torch.stack([y, 0 * y], -1).flatten(-2),
                            shape=SHAPE, tolerance=1e-10), tolerance=1e-6),
+    Row("matrix-free-mask", lambda: MatrixFree(lambda x: x * left_half(), shape=SHAPE,
+        tolerance=1e-10), tolerance=1e-6),
     Row("matrix-free-complex", lambda: MatrixFree(lambda x: torch.fft.fft(x, norm="ortho")[..., :3],
         shape=SHAPE, tolerance=1e-10), torch.complex128, tolerance=1e-6),
 ]  # fmt: skip
@@ -114,6 +132,12 @@ def dense_gram(operator: LinearOperator, row: Row) -> Tensor:
         z = operator.adjoint(operator.forward(x))
         columns.append((torch.view_as_real(z) if parts == 2 else z).reshape(BATCH, size))
     return torch.stack(columns, -1)
+
+
+def list_rows(operator: LinearOperator, row: Row) -> Tensor:
+    """A of each sample as (B, n, *measured), from forward alone."""
+    units = torch.eye(image(row)[0].numel(), dtype=row.dtype).reshape(-1, 1, *row.shape)
+    return torch.stack([operator.forward(u.expand(BATCH, *row.shape)) for u in units], 1)
 
 
 def as_vector(x: Tensor) -> Tensor:
@@ -218,6 +242,59 @@ def test_image_shape_from_measurement(row: Row) -> None:
     back = operator.adjoint(y)
     assert back.shape == x.shape
     assert back.dtype == x.dtype
+
+
+# No row of these repeats another: all that they measure is new.
+WITHOUT_REPEATS = (Identity, Diagonal, PixelMask, BlockMean)
+
+
+@ROWS
+def test_data_is_where_the_rows_are_not_zero(row: Row) -> None:
+    """An entry whose row of A is zero says nothing of any image: no degree of freedom."""
+    operator = row.build()
+    written = list_rows(operator, row)
+    said = operator.find_data(written[:, 0])
+    said = torch.tensor(True) if said is None else said
+    true = (written != 0).any(1)
+    assert torch.equal(said.expand_as(true), true)
+    y = operator.forward(image(row))
+    for k in range(BATCH):
+        rows = torch.tensor([k])
+        freedom = Measurement(y[rows], operator.select(rows), 0.1).degrees_of_freedom
+        assert freedom == (2 if y.is_complex() else 1) * int(true[k].sum())
+        matrix = written[k].flatten(1)
+        if y.is_complex() and not row.dtype.is_complex:
+            matrix = torch.cat([matrix.real, matrix.imag], 1)
+        rank = int(torch.linalg.matrix_rank(matrix)) * (2 if row.dtype.is_complex else 1)
+        assert rank <= freedom
+        if isinstance(operator, WITHOUT_REPEATS):
+            assert rank == freedom
+
+
+@ROWS
+def test_closed_forms_are_exact(row: Row) -> None:
+    """What says that it is exact is held to rounding by the laws above."""
+    assert row.build().closed_form == (row.tolerance < 1e-9)
+
+
+@ROWS
+def test_an_operator_knows_how_many_samples_it_is_for(row: Row) -> None:
+    operator, x = row.build(), image(row)
+    alone = [operator.select(torch.tensor([k])).forward(x[:1]) for k in range(BATCH)]
+    differ = any(not torch.equal(alone[0], one) for one in alone[1:])
+    assert operator.batch == (BATCH if differ else None)
+
+
+@ROWS
+def test_what_is_stored_is_plain(row: Row) -> None:
+    """Tensors and settings are the whole of an operator, or it refuses to be stored."""
+    operator, x = row.build(), image(row)
+    if isinstance(operator, MatrixFree | Composed | Root):
+        with pytest.raises(InputError, match="cannot be stored"):
+            operator.settings()
+        return
+    again = type(operator)(**operator.tensors(), **json.loads(json.dumps(operator.settings())))
+    assert torch.equal(again.forward(x), operator.forward(x))
 
 
 @settings(max_examples=40, deadline=None)

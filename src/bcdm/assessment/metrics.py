@@ -82,7 +82,7 @@ class Scores:
         spread, skill = compare_spread(drawn, None, x)
         self.add("spread", "", spread.flatten(1).mean(1))
         self.add("skill", "", skill.flatten(1).mean(1))
-        mask = measurement.operator.data_mask
+        mask = measurement.data_mask
         squares = [
             chi_square(measurement.residual(drawn[k]), 1.0, mask=mask).reduced for k in range(2)
         ]
@@ -93,7 +93,7 @@ class Scores:
 
 def _find_hidden(measurement: Measurement, x: Tensor) -> Tensor | None:
     """Pixels that a pixel mask does not show."""
-    mask = measurement.operator.data_mask
+    mask = measurement.data_mask
     if mask is None or measurement.y.is_complex():
         return None
     return (~mask).expand(x.shape)

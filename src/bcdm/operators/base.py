@@ -8,7 +8,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from bcdm.errors import DtypeError, ShapeError
+from bcdm.errors import DtypeError, InputError, ShapeError
 from bcdm.tensors import fit, real_dtype
 
 __all__ = ["Coefficient", "LinearOperator", "Spectral"]
@@ -58,14 +58,18 @@ class LinearOperator(ABC):
         shift, scale = fit(x, a, b)
         return self.gram_function(lambda eigenvalue: 1 / (shift + scale * eigenvalue), x)
 
-    def image_dtype(self, measured: torch.dtype) -> torch.dtype:
-        """The number type of the images behind measurements of type `measured`."""
-        return measured
+    def find_data(self, y: Tensor) -> Tensor | None:
+        """Which entries of measurements like `y` carry data (broadcastable); None: all of them.
 
-    @property
-    def data_mask(self) -> Tensor | None:
-        """Which entries of a measurement carry data (broadcastable); None: all of them."""
-        return None
+        Those that are not zero when an image of noise is measured, because the rows of $A$ are
+        not; operators that know it without measuring say so.
+        """
+        count = self.batch or 1
+        image = self.adjoint(torch.zeros_like(y[:count]))
+        seeded = torch.Generator().manual_seed(0)
+        noise = torch.randn(image.shape, dtype=image.dtype, generator=seeded)
+        found = self.forward(noise.to(image.device)) != 0
+        return None if bool(found.all()) else found
 
     def weigh(self, weights: Tensor) -> "LinearOperator | None":
         """The operator diag(weights) A, where that has a closed form; None otherwise.
@@ -77,23 +81,29 @@ class LinearOperator(ABC):
 
     @property
     def closed_form(self) -> bool:
-        r"""Whether functions of $A^\top A$ are exact and cheap."""
+        r"""Whether functions of $A^\top A$ are exact and cheap; results do not depend on it."""
         return True
 
     @property
     def batch(self) -> int | None:
         """How many samples the operator holds one entry each for; None: any number."""
-        sizes = {len(t) for t in self._batched().values() if len(t) > 1}
+        sizes = {len(t) for t in self.batched().values() if len(t) > 1}
+        sizes |= {part.batch for part in self._parts().values() if part.batch is not None}
         return max(sizes) if sizes else None
+
+    @abstractmethod
+    def batched(self) -> dict[str, Tensor]:
+        """The tensor fields whose axis 0 runs over samples; none if all samples share them."""
 
     def select(self, rows: Tensor) -> Self:
         """The operator for the chosen samples of its batch; itself if all samples share it."""
-        chosen = {name: t[rows] for name, t in self._batched().items() if len(t) > 1}
+        chosen: dict[str, Any] = {n: t[rows] for n, t in self.batched().items() if len(t) > 1}
+        chosen |= {name: part.select(rows) for name, part in self._parts().items()}
         return dataclasses.replace(self, **chosen) if chosen else self
 
     def to(self, target: torch.dtype | torch.device | str) -> Self:
         """A copy with its tensors on another device or in another precision."""
-        moved: dict[str, Any] = {}
+        moved: dict[str, Any] = {name: part.to(target) for name, part in self._parts().items()}
         for name, t in self.tensors().items():
             if not isinstance(target, torch.dtype):
                 moved[name] = t.to(target)
@@ -108,15 +118,22 @@ class LinearOperator(ABC):
         return {n: v for n, v in self._fields().items() if isinstance(v, Tensor)}
 
     def settings(self) -> dict[str, Any]:
-        """The plain fields by name."""
-        return {n: v for n, v in self._fields().items() if not isinstance(v, Tensor)}
+        """The plain fields by name; refused where one is an operator or Python code."""
+        found = {n: v for n, v in self._fields().items() if not isinstance(v, Tensor)}
+        for name, value in found.items():
+            if not _is_plain(value):
+                raise InputError(
+                    f"{name} of {type(self).__name__} is made of Python code and cannot be stored: "
+                    "store what builds it"
+                )
+        return found
+
+    def _parts(self) -> dict[str, "LinearOperator"]:
+        """The fields that are operators themselves: what is done to a whole is done to them."""
+        return {n: v for n, v in self._fields().items() if isinstance(v, LinearOperator)}
 
     def _fields(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
-
-    def _batched(self) -> dict[str, Tensor]:
-        """Tensor fields whose axis 0 runs over samples."""
-        return {}
 
     def _check_precision(self, x: Tensor, own: Tensor) -> None:
         if real_dtype(x.dtype) != real_dtype(own.dtype):
@@ -124,6 +141,12 @@ class LinearOperator(ABC):
                 f"{type(self).__name__} holds {own.dtype} but the tensor is {x.dtype}: "
                 f"use operator.to({real_dtype(x.dtype)}) or convert the tensor"
             )
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, tuple):
+        return all(_is_plain(one) for one in value)
+    return value is None or isinstance(value, bool | int | float | str)
 
 
 def check_trailing(name: str, x: Tensor, size: tuple[int, ...]) -> None:

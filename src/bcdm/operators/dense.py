@@ -71,6 +71,11 @@ class Dense(LinearOperator):
         assert self.shape is not None
         return self.shape
 
+    def find_data(self, y: Tensor) -> Tensor:
+        """Where a row of the matrix is not zero."""
+        check_trailing("the adjoint of Dense", y, (self.matrix.shape[-2],))
+        return (self.matrix != 0).any(-1)
+
     def weigh(self, weights: Tensor) -> "Dense":
         """The matrix with weighted rows."""
         rows = (weights[0] if len(weights) == 1 else weights)[..., None]
@@ -81,7 +86,8 @@ class Dense(LinearOperator):
         self._check_precision(x, self.matrix)
         return x.flatten(1)
 
-    def _batched(self) -> dict[str, Tensor]:
+    def batched(self) -> dict[str, Tensor]:
+        """The matrix, if it has a batch axis."""
         return {"matrix": self.matrix} if self.matrix.ndim == 3 else {}
 
 

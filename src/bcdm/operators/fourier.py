@@ -122,12 +122,7 @@ class FourierMask(_FourierDiagonal):
         """The measurement's own shape."""
         return measured
 
-    def image_dtype(self, measured: torch.dtype) -> torch.dtype:
-        """Real or complex, in the measurement's precision."""
-        return real_dtype(measured) if self.real else measured
-
-    @property
-    def data_mask(self) -> Tensor:
+    def find_data(self, y: Tensor) -> Tensor:
         """Where the mask is not zero."""
         return self.mask != 0
 
@@ -146,7 +141,8 @@ class FourierMask(_FourierDiagonal):
             self._check_precision(x, self.mask)
         return self.mask.to(x.device, real_dtype(x.dtype))
 
-    def _batched(self) -> dict[str, Tensor]:
+    def batched(self) -> dict[str, Tensor]:
+        """The mask, if it has a batch axis."""
         return {"mask": self.mask} if self.mask.ndim == 4 else {}
 
 
@@ -202,7 +198,8 @@ class CircularBlur(_FourierDiagonal):
         spectrum, eigenvalues = self._analyse(x)
         return self._synthesise(spectrum * transfer[..., : eigenvalues.shape[-1]], x)
 
-    def _batched(self) -> dict[str, Tensor]:
+    def batched(self) -> dict[str, Tensor]:
+        """The kernel, if it has a batch axis."""
         return {"kernel": self.kernel} if self.kernel.ndim == 4 else {}
 
 

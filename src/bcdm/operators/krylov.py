@@ -2,8 +2,8 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -149,7 +149,7 @@ class MatrixFree(_Iterative):
         """Calls `back`, or transposes `measure` by differentiation."""
         if self.back is not None:
             return self.back(y)
-        dtype = self.image_dtype(y.dtype)
+        dtype = real_dtype(y.dtype) if self.real else y.dtype
         origin = torch.zeros(len(y), *self.shape, dtype=dtype, device=y.device)
         transpose = torch.func.vjp(self.measure, origin)[1]
         return transpose(y)[0]
@@ -158,9 +158,9 @@ class MatrixFree(_Iterative):
         """The shape given at construction."""
         return self.shape
 
-    def image_dtype(self, measured: torch.dtype) -> torch.dtype:
-        """The measurement's type, its real part if `real`."""
-        return real_dtype(measured) if self.real else measured
+    def batched(self) -> dict[str, Tensor]:
+        """None: all samples share it."""
+        return {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,22 +187,9 @@ class Composed(_Iterative):
         """That of the inner operator."""
         return self.inner.image_shape(self.outer.image_shape(measured))
 
-    def image_dtype(self, measured: torch.dtype) -> torch.dtype:
-        """That of the inner operator."""
-        return self.inner.image_dtype(self.outer.image_dtype(measured))
-
-    @property
-    def batch(self) -> int | None:
-        """That of either part."""
-        return self.outer.batch or self.inner.batch
-
-    def select(self, rows: Tensor) -> Self:
-        """Selects in both parts."""
-        return replace(self, outer=self.outer.select(rows), inner=self.inner.select(rows))
-
-    def to(self, target: torch.dtype | torch.device | str) -> Self:
-        """Moves both parts."""
-        return replace(self, outer=self.outer.to(target), inner=self.inner.to(target))
+    def batched(self) -> dict[str, Tensor]:
+        """None besides those of its parts."""
+        return {}
 
 
 class _Solve(torch.autograd.Function):

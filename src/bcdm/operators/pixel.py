@@ -42,6 +42,13 @@ class Identity(LinearOperator):
         """A diagonal of the weights."""
         return Diagonal(weights)
 
+    def find_data(self, y: Tensor) -> None:
+        """All entries."""
+
+    def batched(self) -> dict[str, Tensor]:
+        """None: all samples share it."""
+        return {}
+
 
 @dataclass(frozen=True, eq=False)
 class Diagonal(LinearOperator):
@@ -78,8 +85,7 @@ class Diagonal(LinearOperator):
         """The weights' own shape."""
         return tuple(self.weights.shape[1:])
 
-    @property
-    def data_mask(self) -> Tensor:
+    def find_data(self, y: Tensor) -> Tensor:
         """Where the weights are not zero."""
         return self.weights != 0
 
@@ -91,7 +97,8 @@ class Diagonal(LinearOperator):
         check_trailing("Diagonal", x, tuple(self.weights.shape[1:]))
         self._check_precision(x, self.weights)
 
-    def _batched(self) -> dict[str, Tensor]:
+    def batched(self) -> dict[str, Tensor]:
+        """The weights."""
         return {"weights": self.weights}
 
 
@@ -134,8 +141,7 @@ class PixelMask(LinearOperator):
         """The measurement's own shape."""
         return measured
 
-    @property
-    def data_mask(self) -> Tensor:
+    def find_data(self, y: Tensor) -> Tensor:
         """Where the mask is not zero."""
         return self.mask != 0
 
@@ -148,7 +154,8 @@ class PixelMask(LinearOperator):
             self._check_precision(x, self.mask)
         return self.mask.to(x.device, real_dtype(x.dtype))
 
-    def _batched(self) -> dict[str, Tensor]:
+    def batched(self) -> dict[str, Tensor]:
+        """The mask, if it has a batch axis."""
         return {"mask": self.mask} if self.mask.ndim == 4 else {}
 
     def _check(self, x: Tensor) -> None:
@@ -217,3 +224,10 @@ class BlockMean(LinearOperator):
         """The measurement's sides times the factor."""
         rows, columns = self.factor
         return (*measured[:-2], measured[-2] * rows, measured[-1] * columns)
+
+    def find_data(self, y: Tensor) -> None:
+        """All entries."""
+
+    def batched(self) -> dict[str, Tensor]:
+        """None: all samples share it."""
+        return {}

@@ -1,7 +1,6 @@
 """Measurements as images, and several operators in one batch."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -76,6 +75,10 @@ class Root(LinearOperator):
         """The measurement's own shape."""
         return measured
 
+    def batched(self) -> dict[str, Tensor]:
+        """None of its own."""
+        return {}
+
     @property
     def batch(self) -> int | None:
         """All samples that have an operator."""
@@ -111,9 +114,6 @@ class Root(LinearOperator):
                 "measurement.repeat for several samples of each"
             )
         return False
-
-    def _fields(self) -> dict[str, Any]:
-        raise InputError("Root is made of other operators: store those")
 
 
 def _restrict(f: Spectral, rows: Tensor, batch: int) -> Spectral:

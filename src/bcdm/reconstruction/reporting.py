@@ -153,7 +153,7 @@ def _make_residuals(posteriors: Sequence[Posterior]) -> Curve:
     parts = []
     for one in posteriors:
         residual = one.measurement.residual(one.samples[0])[0]
-        mask = one.measurement.operator.data_mask
+        mask = one.measurement.data_mask
         kept = residual[mask.expand(1, *residual.shape)[0]] if mask is not None else residual
         flat = torch.view_as_real(kept) if kept.is_complex() else kept
         parts.append(flat.flatten().cpu().numpy())

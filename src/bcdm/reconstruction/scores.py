@@ -41,7 +41,7 @@ def chi_square_of(measurement: Measurement, x: Tensor) -> tuple[Tensor, Tensor]:
     A sample of the true posterior and the truth have the same law beside y, so its p-value is
     uniform; that of a mean is not.
     """
-    result = chi_square(measurement.residual(x), 1.0, mask=measurement.operator.data_mask)
+    result = chi_square(measurement.residual(x), 1.0, mask=measurement.data_mask)
     return result.reduced, result.p_value
 
 
