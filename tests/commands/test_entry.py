@@ -20,14 +20,15 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         "from bcdm.commands import main; main()",
         *arguments,
     ]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    # No limit of time: a busy machine is slow, and not wrong.
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_help_needs_no_torch() -> None:
     code = (
         "import sys, bcdm, bcdm.commands\nassert 'torch' not in sys.modules, 'torch was imported'"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True)
     shown = run("--help")
     assert shown.returncode == 0
     assert "benchmark" in shown.stdout

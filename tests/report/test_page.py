@@ -14,6 +14,8 @@ from bcdm.report.html import Report, write_report
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 expect = playwright.expect
+# Far beyond what any page takes: a busy machine is slow, and not wrong.
+expect.set_options(timeout=600_000)
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 Open = Callable[..., Any]
 
@@ -40,6 +42,7 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
         path = tmp_path / "report.html"
         write_report(path, report)
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 1000}} | settings)
+        context.set_default_timeout(600_000)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: said.append(message.text))
