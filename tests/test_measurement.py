@@ -136,6 +136,43 @@ def test_repeat_and_select() -> None:
     torch.testing.assert_close(alone.y, measurement.y[1:2])
 
 
+@EVERY
+def test_every_measurement_has_its_own_noise(operator: LinearOperator) -> None:
+    """Of the size stated for it; a function of the seed and of the image's index."""
+    x, std = normal(40, *SHAPE, seed=1), torch.linspace(0.1, 1.0, 40).double()
+    measurement = Measurement.simulate(x, operator, std, seed=3)
+    noise = measurement.residual(x).flatten(1)
+    squared = noise.abs().square().sum(1)
+    each = squared / measurement.degrees_of_freedom
+    for rows in (each[:20], each[20:]):
+        error = (2 / (20 * measurement.degrees_of_freedom)) ** 0.5
+        assert abs(float(rows.mean()) - 1) < 4 * error
+    alike = (noise @ noise.mH).real / (squared[:, None] * squared).sqrt()
+    # 780 pairs of unrelated vectors; the fewest entries are four.
+    assert float((alike - torch.eye(40)).abs().mean()) < 0.5
+    order = [7, 30, 2]
+    again = Measurement.simulate(x[order], operator, std[order], seed=3, indices=order)
+    torch.testing.assert_close(again.y, measurement.y[order])
+    other = Measurement.simulate(x, operator, std, seed=4)
+    assert float((other.y - measurement.y).abs().max()) > 0.1
+
+
+@pytest.mark.parametrize("known_std", [0.0, 3.0])
+@pytest.mark.parametrize(("noise_std", "limit"), [(1e-2, 1e-4), (1e-3, 1e-3)])
+def test_linear_estimates_hold_in_float32_where_eigenvalues_are_small(
+    known_std: float, noise_std: float, limit: float
+) -> None:
+    """A blur that all but removes fine detail: without refinement, rounding is 20 times as much."""
+    place = torch.arange(-4, 5).double() / 1.5
+    kernel = torch.exp(-(place[:, None] ** 2 + place**2) / 2)
+    blur = CircularBlur(kernel / kernel.sum(), (16, 16))
+    x = 3 + normal(1, 1, 16, 16, seed=1)
+    y = Measurement.simulate(x, blur, noise_std, seed=2).y.float()
+    exact = Measurement(y.double(), blur, noise_std).estimate_linearly(0.7, known_std)
+    found = Measurement(y, blur.to(torch.float32), noise_std).estimate_linearly(0.7, known_std)
+    assert float((found - exact).abs().max()) < limit
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("noise", ["std", "variance", "covariance"])
 def test_what_the_mask_leaves_out_may_be_anything(value: float, noise: str) -> None:

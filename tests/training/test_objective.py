@@ -1,0 +1,138 @@
+"""What a training sample is: its noise, its level, and what its error counts."""
+
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from bcdm.conditioning import Conditioning
+from bcdm.diffusion import VE, VP, NoiseLevel
+from bcdm.methods import Parameterisation
+from bcdm.operators import BlockMean, Dense, FourierMask, LinearOperator, MatrixFree, PixelMask
+from bcdm.problems import OneProblem
+from bcdm.tensors import fit
+from bcdm.training.objective import LevelSampling, Objective
+
+SHAPE = (1, 16, 16)
+NOISE_STD = 0.3
+MASK = torch.rand(16, 16, generator=torch.Generator().manual_seed(0)) < 0.7
+OPERATORS: dict[str, LinearOperator] = {
+    "mask": PixelMask(MASK),
+    "block": BlockMean((2, 2)),
+    "mri": FourierMask(MASK, real=True),
+    "dense": Dense(
+        torch.randn(80, 256, generator=torch.Generator().manual_seed(1)).double(), SHAPE
+    ),
+    "function": MatrixFree(lambda x: x[..., ::2].cumsum(-1), shape=SHAPE),
+}
+
+
+def normal(*shape: int, seed: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@dataclass
+class Listener:
+    """In the place of a method: keeps what it is given, and is off by `away` everywhere."""
+
+    x_0: Tensor
+    parameterisation: Parameterisation = field(default_factory=Parameterisation)
+    away: float = 0.0
+    network: nn.Module = field(default_factory=nn.Identity)
+    heard: list[tuple[Conditioning, Tensor]] = field(default_factory=list)
+
+    def estimate(self, conditioning: Conditioning, x_t: Tensor) -> Tensor:
+        self.heard.append((conditioning, x_t))
+        return self.x_0 + self.away
+
+
+def listen(
+    x_0: Tensor, counters: list[int], operator: LinearOperator, seed: int = 5
+) -> tuple[Tensor, Tensor]:
+    """The noise of the data and that of x_t, (B, n) each, of unit size as stated."""
+    method = Listener(x_0)
+    levels = LevelSampling(VP())
+    objective = Objective(method, OneProblem(operator, NOISE_STD), levels, seed)  # type: ignore[arg-type]
+    objective(x_0, torch.tensor(counters))
+    ((conditioning, x_t),) = method.heard
+    assert conditioning.measurement.std.tolist() == [NOISE_STD]
+    static = conditioning.measurement.residual(x_0)
+    alpha, sigma = fit(x_0, *conditioning.level)
+    return static.flatten(1), ((x_t - alpha * x_0) / sigma).flatten(1)
+
+
+@pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
+def test_every_sample_has_its_own_noise_of_the_stated_size(operator: LinearOperator) -> None:
+    """In the data and in x_t; within a batch, and between the two."""
+    x_0 = normal(24, *SHAPE, seed=1)
+    static, diffused = listen(x_0, list(range(24)), operator)
+    for noise in (static, diffused):
+        count = noise.shape[1]
+        each = noise.square().sum(1) / count
+        # Five standard errors of one sample, four of all.
+        assert float((each - 1).abs().max()) < 5 * (2 / count) ** 0.5
+        assert abs(float(each.mean()) - 1) < 4 * (2 / (24 * count)) ** 0.5
+        alike = noise @ noise.mT / count
+        assert float((alike - alike.diag().diag()).abs().max()) < 5 / count**0.5
+    # The noise of the data is not that of x_t.
+    both = min(static.shape[1], 256)
+    shared = static[:, :both] @ diffused[:, :both].mT / both
+    assert float(shared.abs().max()) < 5 / both**0.5
+
+
+def test_noise_is_a_function_of_seed_and_counter() -> None:
+    x_0 = normal(3, *SHAPE, seed=1)
+    whole = listen(x_0, [4, 7, 9], OPERATORS["dense"])
+    moved = listen(x_0[[2, 0]], [9, 4], OPERATORS["dense"])
+    other = listen(x_0, [4, 7, 9], OPERATORS["dense"], seed=6)
+    for a, b, c in zip(whole, moved, other, strict=True):
+        torch.testing.assert_close(b, a[[2, 0]])
+        assert float((a - c).abs().max()) > 1
+
+
+@pytest.mark.parametrize("schedule", [VP(), VE()], ids=["VP", "VE"])
+@pytest.mark.parametrize("output", ["image", "residual", "denoised", "noise"])
+def test_the_loss_is_the_weighed_mean_square(output: str, schedule: VP | VE) -> None:
+    x_0 = normal(4, *SHAPE, seed=1)
+    parameterisation = Parameterisation("whitened", output, prior_std=0.7)  # type: ignore[arg-type]
+    method = Listener(x_0, parameterisation, away=0.3)
+    problem = OneProblem(OPERATORS["mask"], NOISE_STD)
+    objective = Objective(method, problem, LevelSampling(schedule), 5)  # type: ignore[arg-type]
+    level = schedule.level(torch.tensor([-6.0, -1.0, 2.0, 9.0]).double())
+    expected = 0.09 * parameterisation.weigh(level)
+    torch.testing.assert_close(objective.error(x_0, torch.arange(4), level), expected)
+    drawn = objective.levels.draw(5, torch.arange(4))
+    expected = 0.09 * parameterisation.weigh(drawn)
+    torch.testing.assert_close(objective(x_0, torch.arange(4)), expected)
+
+
+def test_the_error_of_a_complex_image_counts_both_parts() -> None:
+    x_0 = torch.complex(normal(2, *SHAPE, seed=1), normal(2, *SHAPE, seed=2))
+    method = Listener(x_0, Parameterisation("whitened", "image"), away=0.3 + 0.4j)  # type: ignore[arg-type]
+    problem = OneProblem(FourierMask(MASK), NOISE_STD)
+    objective = Objective(method, problem, LevelSampling(VP()), 5)  # type: ignore[arg-type]
+    torch.testing.assert_close(objective(x_0, torch.arange(2)), torch.full((2,), 0.25).double())
+
+
+@pytest.mark.parametrize(
+    ("mean", "std", "end"), [(0.0, 4.0, 0.1), (3.0, 1.0, 0.25), (-2.0, 2.0, 0.0)]
+)
+def test_levels_follow_their_law(mean: float, std: float, end: float) -> None:
+    """By quantiles of the normal law, truncated to the schedule's range."""
+    schedule = VP()
+    low, high = schedule.log_snr_range
+    drawn = LevelSampling(schedule, mean, std, end).draw(1, torch.arange(20000)).log_snr
+    assert float((drawn < low + 1e-9).double().mean()) == pytest.approx(end, abs=1e-3)
+    law = torch.distributions.Normal(mean, std)
+    bottom, top = (law.cdf(torch.tensor(edge).double()) for edge in (low, high))
+    inner = drawn[drawn >= low + 1e-9].sort().values
+    for share in (0.05, 0.3, 0.5, 0.9):
+        expected = float(law.icdf(bottom + share * (top - bottom)))
+        assert float(inner[int(share * len(inner))]) == pytest.approx(expected, abs=0.02 * std)
+
+
+def test_levels_of_another_seed_are_others() -> None:
+    drawn = [LevelSampling(VP()).draw(seed, torch.arange(8)).log_snr for seed in (0, 1)]
+    assert float((drawn[0] - drawn[1]).abs().max()) > 0.1
+    assert isinstance(LevelSampling(VP()).draw(0, torch.arange(3)), NoiseLevel)
