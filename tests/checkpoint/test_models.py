@@ -10,10 +10,12 @@ from torch import Tensor
 
 import bcdm
 from bcdm.checkpoint import list_models
+from bcdm.checkpoint.calibration import Calibration
 from bcdm.checkpoint.settings import resolve_data_path
 from bcdm.data import assign_splits, open_images, select_split
 from bcdm.evaluation import coverage, psnr
-from bcdm.reconstruction.calibration import Calibration, measure, simulate
+from bcdm.reconstruction.calibrating import simulate
+from bcdm.trust.scores import find_scores
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ["ixi64-mri8x", "faces64-inpaint"]
@@ -75,7 +77,7 @@ def test_calibrations_are_of_the_code_that_reads_them(name: str) -> None:
         x = model.preparation(images[len(images) // 24 * k])[None]
         measurement = simulate(model, x, [5000 + k], seed=7)
         mean = bcdm.posterior_mean(model.method.condition(measurement))
-        (scores,) = measure(model, measurement, calibration.looks, mean)
+        (scores,) = find_scores(model, measurement, calibration.looks, mean)
         for score, tail in calibration.find_tails(scores).items():
             tails.setdefault(score, []).append(tail)
     # The median of 24 uniform numbers is in (.2, .8) with a probability of .999.

@@ -8,17 +8,18 @@ import pytest
 import torch
 
 from bcdm.checkpoint import load
+from bcdm.checkpoint.calibration import Calibration
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.operators import BlockMean, FourierMask, PixelMask
-from bcdm.reconstruction.calibration import Calibration
 from bcdm.reconstruction.features import judge_stored, parse_feature
 from bcdm.reconstruction.files import Plan, RefusedError, reconstruct_scan
-from bcdm.reconstruction.fitting import UnfitError, choose_units, find_unfamiliar, fit_scan
+from bcdm.reconstruction.fitting import fit_scan
 from bcdm.reconstruction.posterior import reconstruct
 from bcdm.reconstruction.simulation import simulate_scan
-from bcdm.reconstruction.trust import assess
+from bcdm.reconstruction.units import choose_units
 from bcdm.scans import Scan
+from bcdm.trust import UnfitError, find_unfamiliar
 
 GAIN = 0.004  # of a scanner
 
@@ -178,7 +179,7 @@ def test_another_noise_level_than_the_one_of_training_is_doubtful(
 ) -> None:
     model = load(masked)
     measured = Measurement.simulate(images[:1], model.operator, factor * 0.05, seed=0)
-    card = assess(reconstruct(model, measured, samples=2, calls=2, progress=False))[0]
+    card = reconstruct(model, measured, samples=2, calls=2, progress=False).trust[0]
     found = [check.judgement for check in card.checks if check.name == "noise of training"]
     assert found == ["doubtful"] * doubts
     assert card.light != "green" or not doubts
@@ -245,7 +246,7 @@ def test_a_mask_outside_the_family_is_refused_before_anything_is_drawn(tmp_path:
     y = Measurement.simulate(brain, operator, 0.02, seed=0).y
     scan = Scan(Path("scan.npz"), "npz", "k-space", y.numpy(), mask.numpy(), None, (64, 64), {})
     fitted = fit_scan(scan, model, noise_std=0.02)
-    assert "those of training" in find_unfamiliar(fitted, model)
+    assert "those of training" in find_unfamiliar(model, fitted.measure(0))[0]
     with pytest.raises(RefusedError, match="Nothing was drawn"):
         reconstruct_scan(model, fitted, tmp_path / "out", Plan(samples=9, calls=1), say=print)
     assert not (tmp_path / "out").exists()

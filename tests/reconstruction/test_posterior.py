@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from bcdm.checkpoint import Model
+from bcdm.checkpoint.calibration import Calibration
 from bcdm.errors import InputError, ShapeError
 from bcdm.measurement import Measurement
-from bcdm.operators import FourierMask, PixelMask
+from bcdm.operators import PixelMask
 from bcdm.reconstruction import Posterior, reconstruct
-from bcdm.reconstruction.calibration import Calibration, compare_noise
 from bcdm.reconstruction.posterior import draw_samples
 
 
@@ -200,17 +200,6 @@ def test_a_figure_for_a_paper(masked_model, measurement, images, tmp_path, endin
             posterior.figure(first, **wrong)
     with pytest.raises(InputError, match="a figure is one of"):
         posterior.figure(tmp_path / "a.jpg")
-
-
-def test_noise_is_compared_whatever_the_shape_of_the_mask() -> None:
-    """Masks of families have axes for the batch and the channel."""
-    mask = torch.rand(32, 32, generator=torch.Generator().manual_seed(0)) < 0.5
-    x = torch.zeros(1, 1, 32, 32)
-    ratios = [
-        compare_noise(Measurement.simulate(x, FourierMask(one, real=True), 0.1, seed=0))
-        for one in (mask, mask[None, None])
-    ]
-    assert ratios[0] == ratios[1] == pytest.approx(1, abs=0.1)
 
 
 def test_what_is_not_there_is_one_line(masked_model: Model, measurement, images, tmp_path) -> None:

@@ -16,7 +16,7 @@ from bcdm.checkpoint import Model, load
 from bcdm.measurement import Measurement
 from bcdm.operators import LinearOperator, PixelMask
 from bcdm.problems.families import Family, Holes, KSpace
-from bcdm.reconstruction.calibration import compare_noise
+from bcdm.trust.scores import compare_noise
 
 __all__ = ["COLUMNS", "KEYS", "run"]
 

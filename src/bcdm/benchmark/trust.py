@@ -14,6 +14,7 @@ from bcdm.assessment.records import Record
 from bcdm.assessment.statistics import bootstrap
 from bcdm.benchmark.defects import Case, list_cases
 from bcdm.checkpoint import Model, load
+from bcdm.checkpoint.calibration import Calibration
 from bcdm.diffusion import VP, DPMSolver, sample
 from bcdm.errors import InputError
 from bcdm.evaluation import ks_uniformity, wilson
@@ -22,9 +23,8 @@ from bcdm.methods import ExactPosterior, GaussianMixture
 from bcdm.operators import FourierMask
 from bcdm.problems.patterns import draw_variable_density
 from bcdm.reconstruction import reconstruct
-from bcdm.reconstruction.calibration import LEVELS, NAMES, Calibration, measure
-from bcdm.reconstruction.scores import chi_square_of
-from bcdm.reconstruction.trust import assess
+from bcdm.reconstruction.calibrating import LEVELS
+from bcdm.trust.scores import NAMES, chi_square_of, find_scores
 
 __all__ = ["run"]
 
@@ -125,8 +125,8 @@ def _judge(model: Model, calibration: Calibration, case: Case, calls: int, seed:
         part = whole.select(torch.arange(start, min(start + BATCH, len(whole.y))))
         posterior = reconstruct(model, part, samples=1, calls=calls, seed=seed + start,
                                 progress=False)  # fmt: skip
-        lights += [card.light for card in assess(posterior)]
-        scores = measure(model, part, calibration.looks, posterior.mean, posterior.samples)
+        lights += [card.light for card in posterior.trust]
+        scores = find_scores(model, part, calibration.looks, posterior.mean, posterior.samples)
         for row in scores:
             found = calibration.find_tails(row)
             for name, column in tails.items():

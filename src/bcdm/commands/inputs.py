@@ -72,13 +72,14 @@ def _describe(scan: "Scan") -> list[tuple[str, str]]:
 
 def _match_models(scan: "Scan") -> list[tuple[str, str]]:
     from bcdm.checkpoint import list_models, load
-    from bcdm.reconstruction.fitting import UnfitError, find_unfamiliar, fit_scan
+    from bcdm.reconstruction.fitting import fit_scan
+    from bcdm.trust import UnfitError, find_unfamiliar
 
     lines = []
     for name in list_models():
         try:
             model = load(name)
-            unfamiliar = find_unfamiliar(fit_scan(scan, model), model)
+            unfamiliar = find_unfamiliar(model, fit_scan(scan, model).measure(0))[0]
             fits = f"does not fit: {unfamiliar}" if unfamiliar else "fits"
             lines.append(("model", f"{name} {fits}"))
         except (UnfitError, InputError) as error:

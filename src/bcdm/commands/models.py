@@ -149,7 +149,8 @@ def calibrate(
 
     from bcdm.assessment.images import choose_images, choose_training_images
     from bcdm.checkpoint import find_model, load
-    from bcdm.reconstruction import calibration
+    from bcdm.checkpoint.calibration import store_calibration
+    from bcdm.reconstruction import calibrating
 
     loaded = load(model)
     source, rows = choose_images(loaded, data, "val", limit)
@@ -163,7 +164,7 @@ def calibrate(
         factors, kept = _read_factors(loaded, model)
         on += f"; intervals as before, on {kept}"
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
-        found = calibration.calibrate(
+        found = calibrating.calibrate(
             loaded,
             images,
             typical=typical,
@@ -175,7 +176,7 @@ def calibrate(
             on=on,
             report=say,
         )
-    calibration.store(find_model(model), found)
+    store_calibration(find_model(model), found)
     for level, factor in found.factors.items():
         answer(f"intervals of {level:.0%}: {factor:.3f} times as wide")
     answer(f"flags at a tail probability below {found.threshold:.3f}")

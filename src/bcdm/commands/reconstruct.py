@@ -135,15 +135,15 @@ def _reconstruct_one(
 ) -> None:
     from bcdm.reconstruction.features import parse_feature
     from bcdm.reconstruction.files import reconstruct_scan
-    from bcdm.reconstruction.fitting import find_unfamiliar
     from bcdm.reconstruction.reporting import describe_scan, make_report
     from bcdm.report.html import write_report
+    from bcdm.trust import find_unfamiliar
 
     fitted, truth = _fit(path, model, plan, given)
     facts = describe_scan(fitted)
     for name, value in facts:
         say(f"{name:12} {value}")
-    if unfamiliar := find_unfamiliar(fitted, model):
+    if unfamiliar := find_unfamiliar(model, fitted.measure(0))[0]:
         say(f"{'family':12} outside that of {model.config.name}: {unfamiliar}")
     count = len(fitted.scan.data)
     regions = [parse_feature(text, count, fitted.scan.size) for text in given.features]

@@ -13,17 +13,16 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from bcdm.checkpoint import Model, save_operator
+from bcdm.checkpoint.calibration import find_factor
 from bcdm.diffusion import DPMSolver, posterior_mean, sample
 from bcdm.errors import InputError
 from bcdm.files import remove_partial, replacing, write_arrays, write_text
-from bcdm.reconstruction.calibration import find_factor
 from bcdm.reconstruction.features import Feature, crop_middle, weigh
-from bcdm.reconstruction.fitting import Fitted, find_unfamiliar
+from bcdm.reconstruction.fitting import Fitted
 from bcdm.reconstruction.posterior import CALLS, Posterior, draw_samples
 from bcdm.reconstruction.provenance import NOISE, OPERATOR, SAMPLES, collect, name_slice, seal
-from bcdm.reconstruction.trust import join
-from bcdm.report.content import Trust
 from bcdm.scans import Results, check_results, write_results
+from bcdm.trust import Trust, find_unfamiliar, join
 
 __all__ = ["Finished", "Plan", "RefusedError", "reconstruct_scan"]
 
@@ -115,7 +114,7 @@ def reconstruct_scan(
     }  # fmt: skip
     if fitted.scan.facts.get("simulated"):
         settings["simulated"] = True
-    unfamiliar = find_unfamiliar(fitted, model)
+    unfamiliar = find_unfamiliar(model, fitted.measure(0))[0]
     if unfamiliar and not plan.force:
         raise RefusedError(
             f"Not a measurement that {model.config.name} was made for: {unfamiliar}. Nothing was "

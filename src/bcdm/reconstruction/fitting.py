@@ -17,57 +17,11 @@ from bcdm.noise import (
     estimate_from_noise_scan,
 )
 from bcdm.operators import FourierMask, LinearOperator, PixelMask
-from bcdm.reconstruction.calibration import Calibration
+from bcdm.reconstruction.units import Units, choose_units, find_range
 from bcdm.scans import Scan, remove_oversampling
+from bcdm.trust.matching import UnfitError, check_operator
 
-__all__ = [
-    "NOISE_FACTOR",
-    "Fitted",
-    "UnfitError",
-    "Units",
-    "check_noise",
-    "check_operator",
-    "choose_units",
-    "estimate_noise",
-    "find_unfamiliar",
-    "fit_scan",
-]
-
-NOISE_FACTOR = 1.5  # between noise levels that count as the same
-# Whose integers fill as much of their type as a scanner likes.
-_ARBITRARY = ("DICOM", "NIfTI")
-_ROUNDING = 1e-4
-
-
-class UnfitError(InputError):
-    """A scan that a model was not made for; the message says why."""
-
-
-@dataclass(frozen=True)
-class Units:
-    """model = gain x file + offset.
-
-    Attributes:
-        gain: See above.
-        offset: See above.
-        name: Of the file's unit, if it has one.
-        source: How they were found, in words.
-    """
-
-    gain: float = 1.0
-    offset: float = 0.0
-    name: str = ""
-    source: str = ""
-
-    def to_file(self, x: Tensor) -> np.ndarray:
-        """Images of the model in the file's units."""
-        restored: np.ndarray = ((x - self.offset) / self.gain).cpu().float().numpy()
-        return restored
-
-    def to_file_size(self, std: Tensor) -> np.ndarray:
-        """Sizes (standard deviations) of the model in the file's units."""
-        restored: np.ndarray = (std / self.gain).cpu().float().numpy()
-        return restored
+__all__ = ["Fitted", "UnfitError", "check_noise", "estimate_noise", "fit_scan"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +99,7 @@ def fit_scan(
         noise = NoiseEstimate(noise_std, 0.0, "stated", 0)
     units = choose_units(scan, model, _project_back(scan, operator), noise.std)
     white = 1.0
-    if scan.kind == "image" and _find_range(scan) is not None:
+    if scan.kind == "image" and find_range(scan) is not None:
         white = float(operator.forward(torch.ones(1, *model.shape)).max())
     return Fitted(scan, operator, noise, units, white)
 
@@ -156,13 +110,6 @@ def check_noise(noise_std: float | None) -> None:
         raise InputError(f"noise_std must be a number above 0, got {noise_std}")
 
 
-def find_unfamiliar(fitted: Fitted, model: Model) -> str:
-    """Why operator or noise level are none of those a model of a family was trained for, or ""."""
-    if model.familiarity is None:
-        return ""
-    return model.familiarity.judge(fitted.measure(0))[0].reason
-
-
 def _check_kind(scan: Scan, model: Model, operator: LinearOperator) -> None:
     measured = operator.forward(torch.zeros(1, *model.shape))
     if measured.is_complex() != (scan.kind == "k-space"):
@@ -170,23 +117,6 @@ def _check_kind(scan: Scan, model: Model, operator: LinearOperator) -> None:
         raise UnfitError(
             f"{scan.path.name} holds {scan.kind}, and {type(operator).__name__} gives {kind}"
         )
-
-
-def check_operator(operator: LinearOperator, model: Model) -> None:
-    """Refuses an operator that a model of one was not made for, give or take rounding."""
-    trained = model.trained_operator
-    if trained is None:
-        return
-    probe = torch.randn(1, *model.shape, generator=torch.Generator().manual_seed(0))
-    own, other = trained.forward(probe), operator.forward(probe)
-    if own.shape == other.shape and own.is_complex() == other.is_complex():
-        away = float((own - other).abs().square().sum().sqrt())
-        if away <= _ROUNDING * float(own.abs().square().sum().sqrt()):
-            return
-    raise UnfitError(
-        f"{model.config.name} is made for one operator, {type(trained).__name__}, and the one "
-        "given measures something else: choose a model of a family"
-    )
 
 
 def _choose_operator(scan: Scan, model: Model) -> LinearOperator:
@@ -248,76 +178,3 @@ def _project_back(scan: Scan, operator: LinearOperator) -> Tensor:
     # Of block means, the adjoint is darker than the image.
     white = float(operator.adjoint(operator.forward(blank)).max())
     return back / white if white > 0 else back
-
-
-def _find_range(scan: Scan) -> tuple[float, float] | None:
-    """The numbers of black and white of stored pictures; None where nothing fixes them."""
-    if "bits" in scan.facts:
-        return 0.0, 2.0 ** int(scan.facts["bits"]) - 1
-    stored = np.dtype(str(scan.facts.get("stored type", "float32")))
-    if scan.format not in _ARBITRARY and stored.kind == "u" and stored.itemsize <= 2:
-        return 0.0, float(np.iinfo(stored).max)
-    return None
-
-
-def choose_units(scan: Scan, model: Model, back: Tensor, noise_std: float | None = None) -> Units:
-    """Pictures of 8 or 16 bits have a range. All else has a noise level and a brightness.
-
-    Images are taken in the units of the training data, if they are then as bright as usual.
-    Otherwise, and for k-space, black is zero: a model of one noise level is given that one, if
-    the image is then as bright as usual; or else the image is made as bright as is typical.
-
-    Args:
-        scan: In the file's units.
-        model: What is to reconstruct it.
-        back: The scan as images (slices, C, H, W), black where nothing was measured.
-        noise_std: In the file's units; None if there is none to match.
-    """
-    low, high = model.config.data.value_range
-    name = str(scan.facts.get("unit", ""))
-    fixed = _find_range(scan) if scan.kind == "image" else None
-    if fixed is not None:
-        return _to_units(fixed, (low, high), name, "as the number type says")
-    calibration = Calibration.of(model)
-    if calibration is None:
-        raise UnfitError(f"{model.config.name} has no calibration: run bcdm calibrate first")
-    least, typical, most = calibration.brightness
-    dark, bright = _find_extremes(back)
-    trained = None if isinstance(model.config.noise_std, tuple) else model.noise_std
-    if scan.kind == "image":
-        black, white = model.preparation.source_range
-        units = _to_units((black, white), (low, high), name, "those of the training data")
-        noisy = trained is None or noise_std is None or _is_near(units.gain * noise_std, trained)
-        if noisy and least <= (bright - black) / (white - black) <= most:
-            return units
-        if bright <= 0 or dark < -bright / 2:
-            raise UnfitError(
-                f"{scan.path.name} has its black far below 0: shift it so that black is 0"
-            )
-    if bright <= 0:
-        raise UnfitError(f"{scan.path.name} shows no image: is its k-space centred?")
-    bright /= high - low
-    if trained is not None and noise_std:
-        gain = trained / noise_std
-        if least <= gain * bright <= most:
-            return Units(gain, low, name, "by the noise level")
-    return Units(typical / bright, low, name, "by the brightness that is typical")
-
-
-def _to_units(
-    stored: tuple[float, float], value_range: tuple[float, float], name: str, source: str
-) -> Units:
-    (black, white), (low, high) = stored, value_range
-    gain = (high - low) / (white - black)
-    return Units(gain, low - gain * black, name, source)
-
-
-def _is_near(one: float, other: float) -> bool:
-    return other / NOISE_FACTOR <= one <= other * NOISE_FACTOR
-
-
-def _find_extremes(back: Tensor) -> tuple[float, float]:
-    """The 1 % and 99 % quantiles of an image, of the median slice."""
-    grey = back.mean(1).flatten(1)
-    found = [[float(one.quantile(q)) for one in grey] for q in (0.01, 0.99)]
-    return float(np.median(found[0])), float(np.median(found[1]))

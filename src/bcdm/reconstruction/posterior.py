@@ -4,21 +4,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from bcdm.checkpoint import Model
+from bcdm.checkpoint.calibration import find_factor
 from bcdm.diffusion import DPMSolver, posterior_mean, sample
 from bcdm.errors import InputError, ShapeError
 from bcdm.files import replacing, write_arrays
 from bcdm.identity import identify
 from bcdm.measurement import Measurement
 from bcdm.reconstruction.features import Support, find_support
-
-if TYPE_CHECKING:
-    from bcdm.report.content import Trust
+from bcdm.trust import Trust, assess
 
 __all__ = ["CALLS", "Posterior", "draw_samples", "reconstruct"]
 
@@ -42,11 +40,9 @@ class Posterior:
     samples: Tensor
 
     @cached_property
-    def trust(self) -> "list[Trust]":
+    def trust(self) -> list[Trust]:
         """What speaks for each image of the batch and what against it."""
-        from bcdm.reconstruction.trust import assess
-
-        return assess(self)
+        return assess(self.model, self.measurement, self.mean, self.samples)
 
     @cached_property
     def linear(self) -> Tensor:
@@ -96,8 +92,6 @@ class Posterior:
         low = (1 - part) * ordered[below] + part * ordered[below + 1]
         high = (1 - part) * ordered[-1 - below] + part * ordered[-2 - below]
         if calibrated:
-            from bcdm.reconstruction.calibration import find_factor
-
             middle, half = (low + high) / 2, find_factor(self.model, level) * (high - low) / 2
             low, high = middle - half, middle + half
         return low, high

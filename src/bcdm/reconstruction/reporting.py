@@ -10,14 +10,15 @@ import torch
 from torch import Tensor
 
 from bcdm.checkpoint import Model
+from bcdm.checkpoint.calibration import Calibration
 from bcdm.errors import InputError
-from bcdm.reconstruction.calibration import Calibration
-from bcdm.reconstruction.fitting import Fitted, Units
+from bcdm.reconstruction.fitting import Fitted
 from bcdm.reconstruction.posterior import Posterior
-from bcdm.reconstruction.trust import join
+from bcdm.reconstruction.units import Units
 from bcdm.report.content import Curve, Interval, Report, Slice, Trust
 from bcdm.report.figures import draw_figure
 from bcdm.report.sketches import sketch
+from bcdm.trust import join
 
 __all__ = ["describe_scan", "draw_posterior", "make_report"]
 

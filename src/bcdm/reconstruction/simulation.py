@@ -11,8 +11,10 @@ from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.noise import NoiseEstimate
 from bcdm.operators import FourierMask, LinearOperator, PixelMask
-from bcdm.reconstruction.fitting import Fitted, check_noise, check_operator, choose_units
+from bcdm.reconstruction.fitting import Fitted, check_noise
+from bcdm.reconstruction.units import choose_units
 from bcdm.scans import Scan
+from bcdm.trust.matching import check_operator
 
 __all__ = ["simulate_scan"]
 

@@ -2,60 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bcdm.errors import DtypeError, InputError, ShapeError
+from bcdm.trust.card import Check, Judgement, Light, Trust
 
 __all__ = ["Array", "Check", "Curve", "Interval", "Judgement", "Light", "Report", "Slice", "Trust"]
 
 Array = NDArray[Any]
-Judgement = Literal["good", "doubtful", "bad", "none"]
-Light = Literal["green", "amber", "red"]
-
-
-@dataclass(frozen=True)
-class Check:
-    """One row of the trust card.
-
-    Attributes:
-        name: What was checked.
-        value: What was found, with its unit.
-        judgement: What follows; "none" if nothing could be judged.
-        reason: Why, in words.
-    """
-
-    name: str
-    value: str
-    judgement: Judgement
-    reason: str
-
-    def __post_init__(self) -> None:
-        if self.judgement not in get_args(Judgement):
-            raise InputError(
-                f"judgement is one of {get_args(Judgement)}, not {self.judgement!r}: {self.name}"
-            )
-
-
-@dataclass(frozen=True)
-class Trust:
-    """The trust card.
-
-    Attributes:
-        light: The verdict on the whole.
-        summary: The verdict in one sentence.
-        checks: What it rests on.
-    """
-
-    light: Light
-    summary: str
-    checks: tuple[Check, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.light not in get_args(Light):
-            raise InputError(f"light is one of {get_args(Light)}, not {self.light!r}")
 
 
 class Interval(NamedTuple):

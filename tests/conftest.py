@@ -7,8 +7,9 @@ import torch
 
 from bcdm.checkpoint import Model, load, save_model
 from bcdm.checkpoint.building import build_method, build_operator
+from bcdm.checkpoint.calibration import store_calibration
 from bcdm.checkpoint.settings import parse_config
-from bcdm.reconstruction import calibration
+from bcdm.reconstruction.calibrating import calibrate
 
 
 def smooth_images(count: int, size: int = 16) -> torch.Tensor:
@@ -33,10 +34,10 @@ def make_model(folder: Path, operator: dict[str, object]) -> Path:
     method = build_method(config, shape)
     built = build_operator(config.operator, (16, 16))
     save_model(folder, config, method.network, built, shape, {"training_images": 0})
-    found = calibration.calibrate(
+    found = calibrate(
         load(folder), smooth_images(60), samples=11, calls=3, on="smooth images", report=print
     )
-    calibration.store(folder, found)
+    store_calibration(folder, found)
     return folder
 
 

@@ -1,20 +1,18 @@
-"""The trust card: what speaks for a reconstruction and what against it, in words and as a light."""
+"""What speaks for a reconstruction and what against it, in words and as a light."""
 
 from collections.abc import Mapping
 from math import isfinite
 
-import torch
 from torch import Tensor
 
 from bcdm.checkpoint import Model
+from bcdm.checkpoint.calibration import Calibration
 from bcdm.measurement import Measurement
-from bcdm.reconstruction.calibration import Calibration, measure
-from bcdm.reconstruction.fitting import NOISE_FACTOR, UnfitError, check_operator
-from bcdm.reconstruction.posterior import Posterior
-from bcdm.reconstruction.scores import chi_square_of
-from bcdm.report.content import Check, Judgement, Light, Trust
+from bcdm.trust.card import Check, Judgement, Light, Trust
+from bcdm.trust.matching import find_unfamiliar, is_near
+from bcdm.trust.scores import chi_square_of, find_scores
 
-__all__ = ["assess", "join"]
+__all__ = ["assess"]
 
 _WORDS = {
     "residual": (
@@ -46,25 +44,29 @@ _WORDS = {
 }
 
 
-def assess(posterior: Posterior) -> list[Trust]:
-    """One card for each measurement of a posterior."""
-    model = posterior.model
-    measurement, calibration = posterior.measurement, Calibration.of(model)
-    reduced, p_values = chi_square_of(measurement, posterior.samples[0])
-    unfamiliar = _find_unfamiliar(model, measurement)
+def assess(model: Model, measurement: Measurement, preview: Tensor, samples: Tensor) -> list[Trust]:
+    """One card for each measurement of a batch.
+
+    Args:
+        model: What reconstructed it.
+        measurement: In its units.
+        preview: The posterior mean by one call, (B, C, H, W).
+        samples: Posterior samples, (S, B, C, H, W).
+    """
+    calibration = Calibration.of(model)
+    reduced, p_values = chi_square_of(measurement, samples[0])
+    unfamiliar = find_unfamiliar(model, measurement)
     if calibration is None:
         rows: list[dict[str, float]] = [{} for _ in reduced]
     else:
-        looks, mean = calibration.looks, posterior.mean
-        rows = measure(model, measurement, looks, mean, posterior.samples)
+        rows = find_scores(model, measurement, calibration.looks, preview, samples)
+    levels = measurement.std.expand(len(rows))
     cards = []
     for number, scores in enumerate(rows):
-        broken = _judge_numbers(posterior.mean[number], posterior.samples[:, number])
+        broken = _judge_numbers(preview[number], samples[:, number])
         first = _judge_residual(float(reduced[number]), float(p_values[number]))
         more = [] if calibration is None else _judge(calibration, scores)
-        more += _judge_noise(
-            model.config.noise_std, float(measurement.std.expand(len(rows))[number])
-        )
+        more += _judge_noise(model.config.noise_std, float(levels[number]))
         reason = unfamiliar[number]
         family = [Check("family", "outside", "bad", reason)] if reason else []
         cards.append(
@@ -75,20 +77,6 @@ def assess(posterior: Posterior) -> list[Trust]:
             )
         )
     return cards
-
-
-def _find_unfamiliar(model: Model, measurement: Measurement) -> list[str]:
-    """Why each measurement is none of those that the model was trained for, or nothing."""
-    if model.familiarity is not None:
-        return [verdict.reason for verdict in model.familiarity.judge(measurement)]
-    reasons = []
-    for k in range(len(measurement.y)):
-        try:
-            check_operator(measurement.select(torch.tensor([k])).operator, model)
-            reasons.append("")
-        except UnfitError as error:
-            reasons.append(str(error))
-    return reasons
 
 
 def _judge_numbers(mean: Tensor, samples: Tensor) -> list[Check]:
@@ -104,7 +92,7 @@ def _judge_noise(trained: float | tuple[float, float], std: float) -> list[Check
     """A doubt where a model of one noise level is given another."""
     if not isfinite(std):
         return [Check("noise of training", f"{std}", "bad", "the noise level is no number")]
-    if isinstance(trained, tuple) or 1 / NOISE_FACTOR <= std / trained <= NOISE_FACTOR:
+    if isinstance(trained, tuple) or is_near(std, trained):
         return []
     value = f"{std:.3g} instead of {trained:.3g}, in the model's units"
     reason = "the noise is not as strong as in training: intervals may be too narrow or too wide"
@@ -155,16 +143,3 @@ def _sum_up(checks: list[Check], name: str, *, calibrated: bool) -> Trust:
     else:
         summary = "Nothing speaks against this reconstruction."
     return Trust(light, summary, tuple(checks))
-
-
-def join(cards: list[Trust]) -> Trust:
-    """The card of a volume: its worst slice's, and how many there are of each light."""
-    order: tuple[Light, ...] = ("red", "amber", "green")
-    worst = min(cards, key=lambda card: order.index(card.light))
-    if len(cards) == 1:
-        return worst
-    counts = ", ".join(
-        f"{sum(card.light == light for card in cards)} {light}" for light in order[::-1]
-    )
-    number = cards.index(worst)
-    return Trust(worst.light, f"Slices: {counts}. Slice {number}: {worst.summary}", worst.checks)

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from bcdm.checkpoint import Model
 from bcdm.diffusion import posterior_mean
+from bcdm.identity import identify
 from bcdm.measurement import Measurement
 from bcdm.operators import CircularBlur, FourierMask, Identity, PixelMask
-from bcdm.reconstruction.scores import HELD, hold_out, measure_held_out
+from bcdm.trust.heldout import HELD, hold_out, score_held_out
 
 
 def list_opposite(shape: tuple[int, int], centered: bool) -> Iterator[tuple[int, int, int, int]]:
@@ -103,7 +104,7 @@ def test_held_out_data_do_not_predict_themselves(masked_model: Model, images: Te
     found = []
     for sign in (-1, 0, 1):
         one = Measurement(measured.y + sign * moved, measured.operator, measured.std)
-        score = measure_held_out(masked_model, one)
+        score = score_held_out(masked_model, one)
         assert score is not None
         found.append(score)
     expected = (moved.double().square().flatten(1).sum(1)) / held.flatten(1).sum(1)
@@ -118,8 +119,8 @@ def test_data_that_are_not_held_out_are_not_counted(masked_model: Model, images:
     assert split is not None
     less, held = split
     rest = Measurement(measured.y * ~held, less, measured.std)
-    mean = posterior_mean(masked_model.method.condition(rest), seed=0, count=1)
+    mean = posterior_mean(masked_model.method.condition(rest), seed=0, items=identify(rest))
     told = torch.where(held, measured.operator.forward(mean), measured.y)
-    score = measure_held_out(masked_model, Measurement(told, measured.operator, measured.std))
+    score = score_held_out(masked_model, Measurement(told, measured.operator, measured.std))
     assert score is not None
     assert float(score) == pytest.approx(0, abs=1e-10)

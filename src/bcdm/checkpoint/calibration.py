@@ -1,0 +1,126 @@
+"""What a model's scores are on measurements that are right, and how its intervals must be scaled.
+
+Only the numbers and where they are stored: `bcdm.reconstruction.calibrating` fits them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bcdm.checkpoint.model import Model
+from bcdm.checkpoint.store import read_facts, write_facts
+
+__all__ = ["Calibration", "Typicality", "find_factor", "store_calibration"]
+
+
+@dataclass(frozen=True)
+class Typicality:
+    """What is typical of descriptions, numbers (n,) each: their mean and inverse covariance."""
+
+    centre: Tensor
+    precision: Tensor
+
+    @classmethod
+    def fit(cls, descriptions: Tensor) -> Self:
+        """From descriptions (N, n) of measurements that are right."""
+        away = descriptions - descriptions.mean(0)
+        covariance = away.T @ away / max(1, len(away) - 1)
+        # As if a few more had been seen that differ by a hundredth of the usual.
+        ridge = 1e-4 * covariance.diagonal().clamp_min(1e-8)
+        return cls(descriptions.mean(0), torch.linalg.inv(covariance + ridge.diag()))
+
+    def find_distance(self, descriptions: Tensor) -> Tensor:
+        """The squared distance from what is typical, per number (Mahalanobis), (B,)."""
+        away = descriptions - self.centre
+        return torch.einsum("bi,ij,bj->b", away, self.precision, away) / away.shape[1]
+
+    def to_plain(self) -> dict[str, Any]:
+        """As lists of numbers."""
+        return {"centre": self.centre.tolist(), "precision": self.precision.tolist()}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
+        """From `to_plain`."""
+        return cls(*(torch.tensor(plain[k], dtype=torch.float64) for k in ("centre", "precision")))
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What to compare a measurement with.
+
+    Attributes:
+        looks: What is typical, by the names of looks.
+        tables: Scores of measurements that are right, sorted, by name; larger is worse.
+        threshold: A measurement is flagged where its smallest tail probability is below.
+        factors: By which intervals of each level are widened to hold what they promise.
+        brightness: How much of the model's range the 99 % quantile of a linear estimate is: the
+            1, 50 and 99 % quantiles over images. The scale of data in units that nobody stated.
+        on: What it was fitted on, in words.
+    """
+
+    looks: dict[str, Typicality]
+    tables: dict[str, list[float]]
+    threshold: float
+    factors: dict[float, float]
+    brightness: tuple[float, float, float]
+    on: str
+
+    def find_tails(self, scores: Mapping[str, float]) -> dict[str, float]:
+        """The fraction of right measurements with as bad a score, by name.
+
+        The measurement counts as one of them: if it is right, every rank among them is as likely.
+        """
+        tails = {}
+        for name, score in scores.items():
+            table = self.tables.get(name)
+            if table:
+                worse = len(table) - int(np.searchsorted(table, score))
+                tails[name] = (1 + worse) / (1 + len(table))
+        return tails
+
+    def to_plain(self) -> dict[str, Any]:
+        """As numbers that JSON can hold."""
+        return {
+            "looks": {name: look.to_plain() for name, look in self.looks.items()},
+            "tables": {k: [round(v, 6) for v in table] for k, table in self.tables.items()},
+            "threshold": self.threshold,
+            "factors": {str(level): factor for level, factor in self.factors.items()},
+            "brightness": list(self.brightness),
+            "on": self.on,
+        }
+
+    @classmethod
+    def of(cls, model: Model) -> Self | None:
+        """The one stored with a model; None if it has none."""
+        plain = model.facts.get("calibration")
+        # Scores of an earlier kind cannot be compared with today's.
+        if plain is None or not isinstance(plain.get("brightness"), list):
+            return None
+        factors = {float(level): factor for level, factor in plain["factors"].items()}
+        looks = {name: Typicality.from_plain(look) for name, look in plain["looks"].items()}
+        brightness, on = tuple(plain["brightness"]), plain["on"]
+        return cls(looks, plain["tables"], plain["threshold"], factors, brightness, on)
+
+
+def find_factor(model: Model, level: float) -> float:
+    """How many times as wide intervals should be as those of the samples; 1 if nothing is known.
+
+    Between levels that were fitted it is interpolated, beyond them that of the nearest.
+    """
+    calibration = Calibration.of(model)
+    if calibration is None or not calibration.factors:
+        return 1.0
+    levels = sorted(calibration.factors)
+    return float(np.interp(level, levels, [calibration.factors[one] for one in levels]))
+
+
+def store_calibration(folder: Path, calibration: Calibration) -> None:
+    """Writes a calibration into the facts and the card of a model."""
+    content = read_facts(folder)
+    content["facts"]["calibration"] = calibration.to_plain()
+    write_facts(folder, content)

@@ -1,0 +1,112 @@
+"""From a file's numbers to a model's, and back."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from bcdm.checkpoint import Model
+from bcdm.checkpoint.calibration import Calibration
+from bcdm.scans import Scan
+from bcdm.trust.matching import UnfitError, is_near
+
+__all__ = ["Units", "choose_units", "find_range"]
+
+# Whose integers fill as much of their type as a scanner likes.
+_ARBITRARY = ("DICOM", "NIfTI")
+
+
+@dataclass(frozen=True)
+class Units:
+    """model = gain x file + offset.
+
+    Attributes:
+        gain: See above.
+        offset: See above.
+        name: Of the file's unit, if it has one.
+        source: How they were found, in words.
+    """
+
+    gain: float = 1.0
+    offset: float = 0.0
+    name: str = ""
+    source: str = ""
+
+    def to_file(self, x: Tensor) -> np.ndarray:
+        """Images of the model in the file's units."""
+        restored: np.ndarray = ((x - self.offset) / self.gain).cpu().float().numpy()
+        return restored
+
+    def to_file_size(self, std: Tensor) -> np.ndarray:
+        """Sizes (standard deviations) of the model in the file's units."""
+        restored: np.ndarray = (std / self.gain).cpu().float().numpy()
+        return restored
+
+
+def find_range(scan: Scan) -> tuple[float, float] | None:
+    """The numbers of black and white of stored pictures; None where nothing fixes them."""
+    if "bits" in scan.facts:
+        return 0.0, 2.0 ** int(scan.facts["bits"]) - 1
+    stored = np.dtype(str(scan.facts.get("stored type", "float32")))
+    if scan.format not in _ARBITRARY and stored.kind == "u" and stored.itemsize <= 2:
+        return 0.0, float(np.iinfo(stored).max)
+    return None
+
+
+def choose_units(scan: Scan, model: Model, back: Tensor, noise_std: float | None = None) -> Units:
+    """Pictures of 8 or 16 bits have a range. All else has a noise level and a brightness.
+
+    Images are taken in the units of the training data, if they are then as bright as usual.
+    Otherwise, and for k-space, black is zero: a model of one noise level is given that one, if
+    the image is then as bright as usual; or else the image is made as bright as is typical.
+
+    Args:
+        scan: In the file's units.
+        model: What is to reconstruct it.
+        back: The scan as images (slices, C, H, W), black where nothing was measured.
+        noise_std: In the file's units; None if there is none to match.
+    """
+    low, high = model.config.data.value_range
+    name = str(scan.facts.get("unit", ""))
+    fixed = find_range(scan) if scan.kind == "image" else None
+    if fixed is not None:
+        return _to_units(fixed, (low, high), name, "as the number type says")
+    calibration = Calibration.of(model)
+    if calibration is None:
+        raise UnfitError(f"{model.config.name} has no calibration: run bcdm calibrate first")
+    least, typical, most = calibration.brightness
+    dark, bright = _find_extremes(back)
+    trained = None if isinstance(model.config.noise_std, tuple) else model.noise_std
+    if scan.kind == "image":
+        black, white = model.preparation.source_range
+        units = _to_units((black, white), (low, high), name, "those of the training data")
+        noisy = trained is None or noise_std is None or is_near(units.gain * noise_std, trained)
+        if noisy and least <= (bright - black) / (white - black) <= most:
+            return units
+        if bright <= 0 or dark < -bright / 2:
+            raise UnfitError(
+                f"{scan.path.name} has its black far below 0: shift it so that black is 0"
+            )
+    if bright <= 0:
+        raise UnfitError(f"{scan.path.name} shows no image: is its k-space centred?")
+    bright /= high - low
+    if trained is not None and noise_std:
+        gain = trained / noise_std
+        if least <= gain * bright <= most:
+            return Units(gain, low, name, "by the noise level")
+    return Units(typical / bright, low, name, "by the brightness that is typical")
+
+
+def _to_units(
+    stored: tuple[float, float], value_range: tuple[float, float], name: str, source: str
+) -> Units:
+    (black, white), (low, high) = stored, value_range
+    gain = (high - low) / (white - black)
+    return Units(gain, low - gain * black, name, source)
+
+
+def _find_extremes(back: Tensor) -> tuple[float, float]:
+    """The 1 % and 99 % quantiles of an image, of the median slice."""
+    grey = back.mean(1).flatten(1)
+    found = [[float(one.quantile(q)) for one in grey] for q in (0.01, 0.99)]
+    return float(np.median(found[0])), float(np.median(found[1]))

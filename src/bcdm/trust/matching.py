@@ -1,0 +1,56 @@
+"""Is a measurement one of those that a model was trained for?"""
+
+import torch
+
+from bcdm.checkpoint import Model
+from bcdm.errors import InputError
+from bcdm.measurement import Measurement
+from bcdm.operators import LinearOperator
+
+__all__ = ["NOISE_FACTOR", "UnfitError", "check_operator", "find_unfamiliar", "is_near"]
+
+NOISE_FACTOR = 1.5  # between noise levels that count as the same
+_ROUNDING = 1e-4
+
+
+class UnfitError(InputError):
+    """A measurement that a model was not made for; the message says why."""
+
+
+def find_unfamiliar(model: Model, measurement: Measurement) -> list[str]:
+    """Why each measurement is none of those that a model was trained for; "" if it is one.
+
+    Operator and noise level of a model of a family, the operator of any other.
+    """
+    if model.familiarity is not None:
+        return [verdict.reason for verdict in model.familiarity.judge(measurement)]
+    reasons = []
+    for k in range(len(measurement.y)):
+        try:
+            check_operator(measurement.select(torch.tensor([k])).operator, model)
+            reasons.append("")
+        except UnfitError as error:
+            reasons.append(str(error))
+    return reasons
+
+
+def check_operator(operator: LinearOperator, model: Model) -> None:
+    """Refuses an operator that a model of one was not made for, give or take rounding."""
+    trained = model.trained_operator
+    if trained is None or operator is trained:
+        return
+    probe = torch.randn(1, *model.shape, generator=torch.Generator().manual_seed(0))
+    own, other = trained.forward(probe), operator.forward(probe)
+    if own.shape == other.shape and own.is_complex() == other.is_complex():
+        away = float((own - other).abs().square().sum().sqrt())
+        if away <= _ROUNDING * float(own.abs().square().sum().sqrt()):
+            return
+    raise UnfitError(
+        f"{model.config.name} is made for one operator, {type(trained).__name__}, and the one "
+        "given measures something else: choose a model of a family"
+    )
+
+
+def is_near(one: float, other: float) -> bool:
+    """Whether two noise levels count as the same."""
+    return other / NOISE_FACTOR <= one <= other * NOISE_FACTOR

@@ -1,0 +1,18 @@
+"""Many cards as one."""
+
+from bcdm.trust.card import Check, Trust, join
+
+
+def test_the_worst_slice_speaks_for_a_volume() -> None:
+    green, amber, red = (
+        Trust(light, light, (Check(light, "", "none", ""),))
+        for light in ("green", "amber", "red")
+    )  # fmt: skip
+    assert join([amber]) is amber
+    whole = join([green, amber, red, green, red])
+    assert whole.light == "red"
+    assert whole.summary == "Slices: 2 green, 1 amber, 2 red. Slice 2: red"
+    assert whole.checks == red.checks
+    assert join([green, amber, green]).light == "amber"
+    assert join([green, amber, green]).summary == "Slices: 2 green, 1 amber, 0 red. Slice 1: amber"
+    assert join([green, green]).light == "green"
