@@ -1,7 +1,7 @@
 """A trained method with all it was trained for."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,7 @@ from bcdm.measurement import Measurement
 from bcdm.methods import Bayesian, BayesianDenoiser
 from bcdm.operators import LinearOperator, PixelMask
 from bcdm.problems import DrawnProblems
-from bcdm.problems.familiarity import Familiarity, UnfamiliarWarning
+from bcdm.problems.familiarity import Familiarity, UnfamiliarWarning, Verdict
 
 __all__ = ["Model"]
 
@@ -82,10 +82,14 @@ class Model:
     def condition(self, measurement: Measurement) -> BayesianDenoiser:
         """Binds measurements: the posterior of the images behind them.
 
-        A model of a family warns where operator or noise level lie outside.
+        A model of a family warns where operator or noise level lie outside. Because warnings can
+        be switched off by anybody, what is returned says the same as `unfamiliar`.
         """
-        if self.familiarity is not None:
-            verdicts = self.familiarity.judge(measurement)
-            for reason in dict.fromkeys(v.reason for v in verdicts if not v.familiar):
-                warnings.warn(reason, UnfamiliarWarning, stacklevel=2)
-        return self.method.condition(measurement)
+        reasons = tuple(verdict.reason for verdict in self.judge(measurement))
+        for reason in dict.fromkeys(filter(None, reasons)):
+            warnings.warn(reason, UnfamiliarWarning, stacklevel=2)
+        return replace(self.method.condition(measurement), unfamiliar=reasons)
+
+    def judge(self, measurement: Measurement) -> list[Verdict]:
+        """Whether each measurement is one of the trained family; empty for a single operator."""
+        return [] if self.familiarity is None else self.familiarity.judge(measurement)

@@ -59,10 +59,18 @@ class Bayesian:
 
 @dataclass(frozen=True, eq=False)
 class BayesianDenoiser:
-    """A learned posterior with its measurements bound."""
+    """A learned posterior with its measurements bound.
+
+    Attributes:
+        method: The posterior.
+        measurement: What it is conditioned on.
+        unfamiliar: For each measurement, why it is none of those that the method was trained for;
+            an empty text if it is one, and no texts at all if nobody judged.
+    """
 
     method: Bayesian
     measurement: Measurement
+    unfamiliar: tuple[str, ...] = ()
 
     @property
     def schedule(self) -> Schedule:
