@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from bcdm.report.content import Gap, Quality
 from bcdm.report.html import Check, Curve, Report, Slice, Trust, render_report, write_report
 from bcdm.report.pictures import deviation_scale
+from bcdm.report.slices import find_largest_deviation
 
 HOSTILE = "</script></style></title><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 
@@ -70,17 +72,24 @@ def test_nothing_comes_from_elsewhere(make_report: Callable[..., Report]) -> Non
     assert str(policy["content"]).startswith("default-src 'none'; img-src data:;")
 
 
+def dress(slices: tuple[Slice, ...], text: str) -> tuple[Slice | Gap, ...]:
+    """Slices with every text that they can have, and a gap."""
+    card = Trust("red", text, (Check(text, text, "bad", text),))
+    quality = Quality(((text, 30.0, 0.9),), text)
+    named = {"name": text, "operator_label": text, "trust": card, "quality": quality}
+    return (*(Slice(**{**vars(one), **named}) for one in slices), Gap(text, text, card))
+
+
 def test_every_text_is_shown_and_none_is_code(make_report: Callable[..., Report]) -> None:
     line = np.linspace(0, 1, 4)
-    tame = Page(render_report(make_report(curves=(Curve("a", "b", "c", {"d": (line, line)}),))))
+    curve = Curve("a", "b", "c", {"d": (line, line)})
+    slices = dress(make_report().slices, "tame")
+    tame = Page(render_report(make_report(slices=slices, curves=(curve,))))
     report = make_report(
         title=HOSTILE,
         subtitle=HOSTILE,
         unit=HOSTILE,
-        slices=tuple(
-            Slice(**{**vars(one), "name": HOSTILE, "operator_label": HOSTILE})
-            for one in make_report().slices
-        ),
+        slices=dress(make_report().slices, HOSTILE),
         trust=Trust("red", HOSTILE, (Check(HOSTILE, HOSTILE, "bad", HOSTILE),) * 4),
         curves=(Curve(HOSTILE, HOSTILE, HOSTILE, {HOSTILE: (line, line)}),),
         facts=((HOSTILE, ((HOSTILE, HOSTILE), (HOSTILE, HOSTILE))),),
@@ -93,6 +102,8 @@ def test_every_text_is_shown_and_none_is_code(make_report: Callable[..., Report]
     assert HOSTILE in page.texts["td"]
     assert json.loads(page.texts["pre"][0]) == {HOSTILE: HOSTILE, "path": "a"}
     assert HOSTILE in page.texts["caption"]
+    assert HOSTILE in page.texts["th"]
+    assert f"No images: {HOSTILE}" in page.texts["p"]
     assert page.texts["text"].count(HOSTILE) == 2, "both axes of the diagram"
     assert not any(name.startswith("on") for _, attributes in page.elements for name in attributes)
     settings = page.texts["script"][-2]
@@ -196,6 +207,73 @@ def test_every_text_has_contrast(sheet: str) -> None:
     for ink, ground in pairs:
         low, high = sorted(map(luminance, (ink, ground)))
         assert (high + 0.05) / (low + 0.05) >= 4.5, (ink, ground)
+
+
+def test_each_slice_has_its_light_and_a_red_one_is_marked(
+    make_report: Callable[..., Report], make_slice: Callable[..., Slice]
+) -> None:
+    cards = [
+        Trust("green", "Fine.", (Check("fit", "1.0", "good", "as usual"),)),
+        Trust("red", "Another body part.", (Check("look", "9", "bad", "unlike"),)),
+        Trust("amber", "Look twice.", (Check("noise", "2", "doubtful", "stronger"),)),
+    ]
+    slices = [make_slice(k, trust=card, left_out=k == 1) for k, card in enumerate(cards)]
+    gap = Gap("slice 3", "its numbers are not finite", Trust("red", "No numbers."))
+    text = render_report(make_report(slices=(*slices, gap), trust=cards[1]))
+    page = Page(text)
+    lights = page.find("a")
+    assert [one["class"] for one in lights] == ["good", "bad", "doubtful", "bad"]
+    assert "Another body part." in str(lights[1]["title"])
+    marks = [str(one.get("class")) for one in page.find("section")]
+    tones = [mark.removeprefix("slice ") for mark in marks if "slice" in mark]
+    assert tones == ["good", "bad", "doubtful", "bad"]
+    assert page.texts["option"] == ["slice 0", "slice 1 (red)", "slice 2 (amber)", "slice 3 (red)"]
+    assert text.count("It is left out of the files of images.") == 2
+    assert "No images: its numbers are not finite" in page.texts["p"]
+    for reason in ("as usual", "stronger"):
+        assert text.count(f"<td>{reason}</td>") == 1, "each slice has its own checks"
+
+
+def test_a_report_of_gaps_alone_is_written(make_report: Callable[..., Report]) -> None:
+    gap = Gap("slice 0", "nothing is finite", Trust("red", "No numbers."))
+    text = render_report(make_report(slices=(gap,), simulated=False, curves=()))
+    assert "No images: nothing is finite" in text
+
+
+def test_a_red_slice_does_not_darken_the_others(
+    make_report: Callable[..., Report], make_slice: Callable[..., Slice]
+) -> None:
+    good = make_slice(trust=Trust("green", ""))
+    wild = make_slice(1, std=100 * good.std, trust=Trust("red", ""))
+    alone, both = (make_report(slices=slices) for slices in ((good,), (good, wild)))
+    assert find_largest_deviation(both) == find_largest_deviation(alone)
+    assert find_largest_deviation(make_report(slices=(wild,))) > 1
+
+
+def test_quality_is_there_with_its_convention(
+    make_report: Callable[..., Report], make_slice: Callable[..., Slice]
+) -> None:
+    quality = Quality((("Posterior mean", 31.234, 0.9312), ("Sample 1", 28.0, None)), "Range 2.")
+    text = render_report(make_report(slices=(make_slice(quality=quality),)))
+    for part in ("31.23 dB", "0.931", "too small", "Range 2."):
+        assert part in text
+
+
+def test_a_hundred_slices_stay_below_ten_megabytes(
+    make_report: Callable[..., Report], make_slice: Callable[..., Slice]
+) -> None:
+    """Noise in every pixel, references and all: worse than scans, whose air is black."""
+    checks = (Check("look", "worse than 61%", "good", "as training images look"),) * 7
+    card = Trust("amber", "Look twice.", checks)
+    slices = tuple(make_slice(k, shape=(64, 64), count=16, trust=card) for k in range(100))
+    text = render_report(make_report(slices=slices))
+    assert 8e6 < len(text.encode()) < 10e6
+    page = Page(text)
+    assert len(page.find("img", alt="Posterior mean")) == 100
+    (shown,) = set(re.findall(r"The first (\d+) of 16", text))
+    assert 5 < int(shown) < 16
+    last = page.find("img", alt=f"Sample {shown} of 16")
+    assert len(last) == 100, "as many of each"
 
 
 def test_files_stay_small(

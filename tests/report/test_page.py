@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bcdm.report.content import Gap, Slice, Trust
 from bcdm.report.html import Report, write_report
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -210,6 +211,22 @@ def test_everything_works_from_the_keyboard(
     assert "panels columns-3" in seen
     assert "range" in seen
     assert seen.count("SUMMARY") == 3
+
+
+def test_a_light_leads_to_its_slice(
+    open_page: Open, make_report: Callable[..., Report], make_slice: Callable[..., Slice]
+) -> None:
+    lights = ("green", "red", "amber")
+    slices = [make_slice(k, trust=Trust(light, "Because.")) for k, light in enumerate(lights)]
+    gap = Gap("slice 3", "nothing is finite", Trust("red", "No numbers."))
+    page = open_page(make_report(slices=(*slices, gap)))
+    for k in (1, 3, 0):
+        page.locator(".lights a").nth(k).click()
+        expect(page.locator(f"#slice-{k}")).to_be_visible()
+        assert page.locator(".slice:visible").count() == 1
+        assert page.locator("#slice").input_value().startswith(f"slice {k}")
+        assert page.locator(".lights a[aria-current=true]").all_inner_texts()[0].startswith(str(k))
+    assert shown(page) == "Sample 1 of 5"
 
 
 def test_players_start_and_stop_on_request_only(

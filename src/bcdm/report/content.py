@@ -10,7 +10,19 @@ from numpy.typing import NDArray
 from bcdm.errors import DtypeError, InputError, ShapeError
 from bcdm.trust.card import Check, Judgement, Light, Trust
 
-__all__ = ["Array", "Check", "Curve", "Interval", "Judgement", "Light", "Report", "Slice", "Trust"]
+__all__ = [
+    "Array",
+    "Check",
+    "Curve",
+    "Gap",
+    "Interval",
+    "Judgement",
+    "Light",
+    "Quality",
+    "Report",
+    "Slice",
+    "Trust",
+]
 
 Array = NDArray[Any]
 
@@ -21,6 +33,35 @@ class Interval(NamedTuple):
     low: Array
     high: Array
     level: float
+
+
+class Quality(NamedTuple):
+    """How near images are to the reference, and by which convention.
+
+    Attributes:
+        rows: Name of an image, its PSNR in dB, and its SSIM where it is large enough for one.
+        convention: Of both numbers: one pair of images scores very differently by others.
+    """
+
+    rows: tuple[tuple[str, float, float | None], ...]
+    convention: str
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A slice without images, because its numbers are not finite.
+
+    Attributes:
+        name: Its place in the volume, or its file.
+        reason: Why there are none.
+        trust: Its own card.
+        left_out: Whether it is missing in the files of images.
+    """
+
+    name: str
+    reason: str
+    trust: Trust | None = None
+    left_out: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -37,6 +78,9 @@ class Slice:
         operator: A picture of the operator, (h, w): k-space mask, pixel mask or kernel.
         operator_label: What that picture is.
         reference: The image that was measured; exists only in a simulation.
+        quality: Beside the reference.
+        trust: Its own card.
+        left_out: Whether it is missing in the files of images.
     """
 
     name: str
@@ -48,6 +92,9 @@ class Slice:
     operator: Array | None = None
     operator_label: str = "Operator"
     reference: Array | None = None
+    quality: Quality | None = None
+    trust: Trust | None = None
+    left_out: bool = False
 
     def __post_init__(self) -> None:
         shape = np.shape(self.mean)
@@ -122,8 +169,8 @@ class Report:
         simulated: Whether the measurement was computed from a known image.
         window: The values shown as black and white in every image.
         unit: Of all images; may be empty.
-        slices: The images.
-        trust: The trust card.
+        slices: The images, and gaps where there are none.
+        trust: The trust card of the whole.
         curves: Diagrams of calibration and residuals.
         facts: Sections of (name, value).
         provenance: Hashes, versions, settings; values that JSON lacks are shown as text.
@@ -134,7 +181,7 @@ class Report:
     simulated: bool
     window: tuple[float, float]
     unit: str
-    slices: tuple[Slice, ...]
+    slices: tuple[Slice | Gap, ...]
     trust: Trust
     curves: tuple[Curve, ...] = ()
     facts: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
@@ -146,5 +193,10 @@ class Report:
             raise InputError(f"window must be two rising numbers, got {self.window}")
         if not self.slices:
             raise InputError("a report needs at least one slice")
-        if not self.simulated and any(one.reference is not None for one in self.slices):
+        if not self.simulated and any(one.reference is not None for one in self.images):
             raise InputError("a reference exists only if simulated: set simulated, or leave it out")
+
+    @property
+    def images(self) -> tuple[Slice, ...]:
+        """The slices that have images."""
+        return tuple(one for one in self.slices if isinstance(one, Slice))

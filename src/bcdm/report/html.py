@@ -16,10 +16,19 @@ from bcdm.files import write_text
 from bcdm.report.content import Check, Curve, Judgement, Light, Report, Slice, Trust
 from bcdm.report.curves import lay_out
 from bcdm.report.pictures import draw_deviation_scale
-from bcdm.report.slices import find_largest_deviation, lay_out_slice
+from bcdm.report.slices import (
+    Section,
+    find_largest_deviation,
+    lay_out_slice,
+    leave_out_samples,
+)
 from bcdm.report.templating import ENVIRONMENT, read_markup
 
 __all__ = ["Check", "Curve", "Report", "Slice", "Trust", "render_report", "write_report"]
+
+LIMIT = 10_000_000  # characters that a page should stay below; samples are left out for it
+_REST = 200_000  # style, script, diagrams, facts
+_WORDS_OF_SLICE = 12_000
 
 
 class Verdict(NamedTuple):
@@ -50,14 +59,14 @@ def write_report(path: Path | str, report: Report) -> None:
 def render_report(report: Report) -> str:
     """Renders the report as one page."""
     script = read_markup("report.js")
-    largest = find_largest_deviation(report)
     record = json.dumps(dict(report.provenance), indent=2, ensure_ascii=False, default=str)
     return ENVIRONMENT.get_template("report.html").render(
         report=report,
         version=__version__,
-        verdict=_VERDICTS[report.trust.light],
+        verdicts=_VERDICTS,
         words=_WORDS,
-        sections=[lay_out_slice(report, one, largest) for one in report.slices],
+        sections=_lay_out(report),
+        lit=any(one.trust is not None for one in report.slices),
         diagrams=[lay_out(curve) for curve in report.curves],
         provenance=record,
         settings={"window": [float(end) for end in report.window], "unit": report.unit},
@@ -67,3 +76,17 @@ def render_report(report: Report) -> str:
         script=script,
         script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
+
+
+def _lay_out(report: Report) -> list[Section]:
+    """All slices, with as many samples of each as the page has room for."""
+    largest = find_largest_deviation(report)
+    sections = [lay_out_slice(report, one, largest) for one in report.slices]
+    fixed = sum(_measure(one) for one in sections)
+    return leave_out_samples(sections, LIMIT - _REST - fixed)
+
+
+def _measure(section: Section) -> int:
+    """The characters of a slice in the page without its samples, about."""
+    pictures = sum(panel.size for panel in section.panels if "samples" not in panel.kind)
+    return pictures + len(json.dumps(section.packed)) + _WORDS_OF_SLICE

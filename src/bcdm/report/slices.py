@@ -1,15 +1,16 @@
 """The panels of one slice for the page: pictures, scales, and numbers for the readout."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from bcdm.report.axes import format_number, round_up
-from bcdm.report.content import Array, Report, Slice
+from bcdm.report.content import Array, Gap, Report, Slice
 from bcdm.report.pictures import deviation_scale, pack_values, picture, scale_to_bytes
 
-__all__ = ["Panel", "Section", "find_largest_deviation", "lay_out_slice"]
+__all__ = ["Panel", "Section", "find_largest_deviation", "lay_out_slice", "leave_out_samples"]
 
 
 class Scale(NamedTuple):
@@ -43,29 +44,45 @@ class Panel:
     pictures: tuple[tuple[str, str], ...]
     scale: Scale
 
+    @property
+    def size(self) -> int:
+        """Of its pictures in the page, in characters."""
+        return sum(len(address) for address, _ in self.pictures)
+
 
 @dataclass(frozen=True)
 class Section:
-    """What the page shows of one slice: panels on two scales, and the values behind them."""
+    """What the page shows of one slice or gap.
 
-    name: str
-    panels: tuple[Panel, ...]
-    packed: dict[str, Any]
+    Attributes:
+        content: The slice or gap.
+        panels: On two scales; a gap has none.
+        packed: The values behind them, for the readout.
+    """
+
+    content: Slice | Gap
+    panels: tuple[Panel, ...] = ()
+    packed: Mapping[str, Any] | None = None
 
 
 def find_largest_deviation(report: Report) -> float:
-    """The end of the scale that standard deviations and errors share, over all slices.
+    """The end of the scale that standard deviations and errors share.
 
-    Half a percent of the pixels may lie beyond it: a few outliers would darken all others.
+    Half a percent of the pixels may lie beyond it: a few outliers would darken all others. So
+    would red slices, which count only where there are no others.
     """
-    values = np.concatenate([_average_channels(one.std).ravel() for one in report.slices])
+    relied = [one for one in report.images if one.trust is None or one.trust.light != "red"]
+    shown = relied or report.images
+    values = np.concatenate([np.zeros(1), *(_average_channels(one.std).ravel() for one in shown)])
     top = float(np.quantile(values, 0.995)) or float(values.max())
     low, high = report.window
     return round_up(top if top > 0 else (high - low) / 100)
 
 
-def lay_out_slice(report: Report, one: Slice, largest: float) -> Section:
+def lay_out_slice(report: Report, one: Slice | Gap, largest: float) -> Section:
     """All panels of a slice, in the order of the page."""
+    if isinstance(one, Gap):
+        return Section(one)
     count = len(one.samples)
     panels = [
         _draw(report, "Linear estimate", "From the data alone, without the network.", one.linear),
@@ -90,7 +107,35 @@ def lay_out_slice(report: Report, one: Slice, largest: float) -> Section:
             _draw(report, "Reference", "The image the data were simulated from.", one.reference),
             _draw_sizes(report, "Error", note, error, largest),
         ]
-    return Section(one.name, tuple(panels), _pack(one))
+    return Section(one, tuple(panels), _pack(one))
+
+
+def leave_out_samples(sections: Sequence[Section], room: int) -> list[Section]:
+    """Shows fewer samples of each slice, at least one, where the pages would outgrow the room.
+
+    Args:
+        sections: Of one report.
+        room: For the pictures of all samples, in characters.
+    """
+    stacks = [panel for one in sections for panel in one.panels if "samples" in panel.kind]
+    most = max((len(stack.pictures) for stack in stacks), default=1)
+    sizes = [
+        sum(len(stack.pictures[k][0]) for stack in stacks if k < len(stack.pictures))
+        for k in range(most)
+    ]
+    kept = max(1, int(np.searchsorted(np.cumsum(sizes), room, side="right")))
+    return [
+        replace(one, panels=tuple(_shorten(panel, kept) for panel in one.panels))
+        for one in sections
+    ]
+
+
+def _shorten(panel: Panel, kept: int) -> Panel:
+    count = len(panel.pictures)
+    if count <= kept:
+        return panel
+    note = f"{panel.note} The first {kept} of {count}: the page stays small."
+    return replace(panel, pictures=panel.pictures[:kept], note=note)
 
 
 def _pack(one: Slice) -> dict[str, Any]:

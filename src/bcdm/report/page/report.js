@@ -64,7 +64,9 @@
     });
   }
   async function load(section) {
-    const packed = JSON.parse(section.querySelector(".values").textContent);
+    const stored = section.querySelector(".values");
+    if (!stored) return null; // a slice without images
+    const packed = JSON.parse(stored.textContent);
     const names = ["mean", "std", "reference"].filter((name) => name in packed);
     const arrays = await Promise.all(names.map((name) => unpack(packed[name])));
     const steps = Object.fromEntries(names.map((name) => [name, packed[name].step]));
@@ -250,9 +252,11 @@
   }
 
   // Slices
+  const lights = all(".lights a");
   async function choose(index) {
     slices.forEach((section, k) => { section.hidden = k !== index; });
     for (const stop of stops) stop();
+    lights.forEach((light) => light.setAttribute("aria-current", light.hash === `#slice-${index}`));
     const section = slices[index];
     values = null;
     try {
@@ -273,6 +277,9 @@
     chooser.addEventListener("change", () => go(chooser.selectedIndex));
     byId("previous").addEventListener("click", () => go(chooser.selectedIndex - 1));
     byId("next").addEventListener("click", () => go(chooser.selectedIndex + 1));
+    for (const light of lights) {
+      light.addEventListener("click", () => go(Number(light.hash.slice("#slice-".length))));
+    }
     chooser.selectedIndex = 0;
   }
 
