@@ -1,7 +1,7 @@
 """The report of a reconstruction: what was measured, what is known, and what to trust."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,11 @@ from torch import Tensor
 from bcdm.checkpoint import Model
 from bcdm.checkpoint.calibration import Calibration
 from bcdm.errors import InputError
+from bcdm.evaluation import describe_ssim, psnr, ssim
 from bcdm.reconstruction.fitting import Fitted
 from bcdm.reconstruction.posterior import Posterior
 from bcdm.reconstruction.units import Units
-from bcdm.report.content import Curve, Interval, Report, Slice, Trust
+from bcdm.report.content import Curve, Gap, Interval, Quality, Report, Slice, Trust
 from bcdm.report.figures import draw_figure
 from bcdm.report.sketches import sketch
 from bcdm.trust import join
@@ -23,6 +24,7 @@ from bcdm.trust import join
 __all__ = ["describe_scan", "draw_posterior", "make_report"]
 
 LEVEL = 0.8
+SSIM_SIDE = 11  # pixels that the window of Wang et al. needs
 Section = tuple[tuple[str, str], ...]
 
 
@@ -37,6 +39,7 @@ def make_report(
     provenance: Mapping[str, Any] | None = None,
     truth: Tensor | None = None,
     features: Section = (),
+    left_out: Collection[int] = (),
 ) -> Report:
     """Gathers everything about some slices. It shows what was drawn: it draws nothing itself.
 
@@ -50,24 +53,30 @@ def make_report(
         provenance: Where the result comes from.
         truth: The images behind the data, (slices, C, H, W) in the model's units, if simulated.
         features: Regions, and what the samples say of them.
+        left_out: Numbers of slices that are missing in the files of images.
     """
     units = units or Units()
     model = posteriors[0].model
     slices = tuple(
-        _make_slice(one, number, units, None if truth is None else truth[number])
-        for number, one in enumerate(posteriors)
+        _make_slice(
+            one,
+            card,
+            number,
+            units,
+            truth=None if truth is None else truth[number : number + 1],
+            left_out=number in left_out,
+        )
+        for number, (one, card) in enumerate(zip(posteriors, cards, strict=True))
     )
-    means = np.stack([one.mean for one in slices])
-    low, high = (float(v) for v in np.quantile(means, [0.005, 0.995]))
     return Report(
         title=title,
         subtitle=subtitle or f"reconstructed by {model.config.name}",
         simulated=truth is not None,
-        window=(low, high if high > low else low + 1),
+        window=_choose_window(slices),
         unit=units.name,
         slices=slices,
         trust=join(list(cards)),
-        curves=(_make_residuals(posteriors), *_make_calibration(model)),
+        curves=(*_make_residuals(posteriors), *_make_calibration(model)),
         facts=(
             ("Measurement", facts),
             ("Reconstruction", _describe(posteriors[0])),
@@ -119,11 +128,22 @@ def describe_scan(fitted: Fitted) -> Section:
     )
 
 
-def _make_slice(posterior: Posterior, number: int, units: Units, truth: Tensor | None) -> Slice:
+def _make_slice(
+    posterior: Posterior,
+    card: Trust,
+    number: int,
+    units: Units,
+    *,
+    truth: Tensor | None,
+    left_out: bool,
+) -> Slice | Gap:
+    """One image and what is known of it; a gap where its numbers are not finite."""
+    name, samples = f"slice {number}", posterior.samples
+    if not bool(samples.isfinite().all() and posterior.linear.isfinite().all()):
+        return Gap(name, "its numbers are not finite.", card)
     picture, label = sketch(posterior.measurement.operator)
-    samples = posterior.samples
     return Slice(
-        name=f"slice {number}",
+        name=name,
         linear=_arrange(units.to_file(posterior.linear)[0]),
         mean=_arrange(units.to_file(samples.mean(0))[0]),
         std=_arrange(units.to_file_size(posterior.std)[0]),
@@ -131,8 +151,43 @@ def _make_slice(posterior: Posterior, number: int, units: Units, truth: Tensor |
         interval=_make_interval(posterior, units),
         operator=picture,
         operator_label=label,
-        reference=None if truth is None else _arrange(units.to_file(truth)),
+        reference=None if truth is None else _arrange(units.to_file(truth)[0]),
+        quality=None if truth is None else _compare(posterior, truth),
+        trust=card,
+        left_out=left_out,
     )
+
+
+def _compare(posterior: Posterior, truth: Tensor) -> Quality:
+    """PSNR and SSIM of the images shown, over the range of the model."""
+    low, high = posterior.model.config.data.value_range
+    shown = {
+        "Linear estimate": posterior.linear,
+        "Posterior mean": posterior.samples.mean(0),
+        "Sample 1": posterior.samples[0],
+    }
+    rows = []
+    for name, image in shown.items():
+        near = float(psnr(image, truth, data_range=high - low))
+        large = min(truth.shape[-2:]) >= SSIM_SIDE
+        alike = ssim(image, truth, data_range=high - low, convention="wang") if large else None
+        rows.append((name, near, None if alike is None else float(alike)))
+    convention = (
+        f"Of this slice alone, air included. The data range of both is that of the model, "
+        f"{low:g} to {high:g} in its units. {describe_ssim('wang')}."
+    )
+    return Quality(tuple(rows), convention)
+
+
+def _choose_window(slices: Sequence[Slice | Gap]) -> tuple[float, float]:
+    """Black and white: nearly all of the means, of red slices only where there are no others."""
+    images = [one for one in slices if isinstance(one, Slice)]
+    relied = [one for one in images if one.trust is None or one.trust.light != "red"]
+    if not images:
+        return 0.0, 1.0
+    means = np.stack([one.mean for one in relied or images])
+    low, high = (float(v) for v in np.quantile(means, [0.005, 0.995]))
+    return low, high if high > low else low + 1
 
 
 def _make_interval(posterior: Posterior, units: Units) -> Interval | None:
@@ -149,10 +204,13 @@ def _arrange(image: np.ndarray) -> np.ndarray:
     return image[0] if len(image) == 1 else np.moveaxis(image, 0, -1)
 
 
-def _make_residuals(posteriors: Sequence[Posterior]) -> Curve:
+def _make_residuals(posteriors: Sequence[Posterior]) -> tuple[Curve, ...]:
     """The residual of a sample in units of the noise, beside the normal law it should have."""
+    finite = [one for one in posteriors if bool(one.samples.isfinite().all())]
+    if not finite:
+        return ()
     parts = []
-    for one in posteriors:
+    for one in finite:
         residual = one.measurement.residual(one.samples[0])[0]
         mask = one.measurement.data_mask
         kept = residual[mask.expand(1, *residual.shape)[0]] if mask is not None else residual
@@ -165,7 +223,7 @@ def _make_residuals(posteriors: Sequence[Posterior]) -> Curve:
     normal = np.exp(-(middle**2) / 2) / math.sqrt(2 * math.pi)
     series = {"this scan": (edges, density), "noise alone": (middle, normal)}
     across = "(data \N{MINUS SIGN} predicted data) / noise level"
-    return Curve("Residual of a sample", across, "density", series)
+    return (Curve("Residual of a sample", across, "density", series),)
 
 
 def _make_calibration(model: Model) -> tuple[Curve, ...]:
