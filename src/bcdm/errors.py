@@ -1,6 +1,6 @@
 """Errors a user can cause, each with one line that names the fix."""
 
-__all__ = ["DtypeError", "InputError", "ShapeError"]
+__all__ = ["DtypeError", "InputError", "ModelError", "ShapeError"]
 
 
 class InputError(ValueError):
@@ -13,3 +13,7 @@ class ShapeError(InputError):
 
 class DtypeError(InputError):
     """Number types that do not fit together."""
+
+
+class ModelError(InputError):
+    """A model that cannot be used, or that fails on an input that is right."""

@@ -11,7 +11,7 @@ from bcdm.checkpoint.building import build_method, build_operator
 from bcdm.checkpoint.settings import parse_config
 
 
-def write_model(folder: Path, **training: object) -> None:
+def write_model(folder: Path, factor: float = 0.01, **training: object) -> None:
     config = parse_config(
         {
             "name": "tiny",
@@ -25,7 +25,7 @@ def write_model(folder: Path, **training: object) -> None:
     method = build_method(config, (1, 16, 16))
     with torch.no_grad():
         for parameter in method.network.parameters():
-            parameter += 0.01
+            parameter += factor
     operator = build_operator(config.operator, (16, 16))
     save_model(folder, config, method.network, operator, (1, 16, 16), {"training_images": 3})
 

@@ -1,16 +1,10 @@
 """Models and operators as files: settings, what they build, and the folders they lie in."""
 
+from bcdm.checkpoint.facts import read_facts, write_facts
 from bcdm.checkpoint.hub import pull_model, push_model
 from bcdm.checkpoint.model import Model
 from bcdm.checkpoint.operators import agree, describe_operator, load_operator, save_operator
-from bcdm.checkpoint.store import (
-    find_model,
-    list_models,
-    load,
-    read_facts,
-    save_model,
-    write_facts,
-)
+from bcdm.checkpoint.store import find_model, list_models, load, save_model
 
 __all__ = [
     "Model",

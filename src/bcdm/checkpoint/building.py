@@ -1,6 +1,9 @@
 """From settings to objects: the only place that turns configured names into classes."""
 
+from collections.abc import Mapping
+
 import torch
+from torch import Tensor
 
 from bcdm.checkpoint import settings
 from bcdm.data import Preparation
@@ -26,6 +29,7 @@ __all__ = [
     "build_preparation",
     "build_problems",
     "build_schedule",
+    "check_size",
 ]
 
 
@@ -95,6 +99,20 @@ def build_schedule(config: settings.ScheduleConfig) -> Schedule:
     """VP, VE or a bridge."""
     kinds = {"VP": VP, "VE": VE, "bridge": Bridge}
     return kinds[config.kind](config.sigma_min, spread=config.spread)
+
+
+def check_size(
+    config: settings.RunConfig, shape: tuple[int, ...], weights: Mapping[str, Tensor]
+) -> None:
+    """Refuses settings of a network that is larger than its weights, before memory is taken."""
+    network, channels = config.network, shape[0]
+    blocks = network.blocks * len(network.multipliers)
+    # Each block has a convolution from its channels to as many, each network one of its input.
+    inner = network.blocks * sum(9 * (network.width * m) ** 2 for m in network.multipliers)
+    first = 9 * channels * network.patch**2 * network.width
+    numbers = sum(t.numel() for t in weights.values())
+    if blocks > len(weights) or max(inner, first) > numbers:
+        raise InputError(f"a network of these settings has more than the {numbers} numbers stored")
 
 
 def build_method(config: settings.RunConfig, shape: tuple[int, ...]) -> Bayesian:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bcdm.checkpoint.store import read_facts
+from bcdm.checkpoint.facts import read_facts
 
 __all__ = ["pull_model", "push_model"]
 

@@ -3,20 +3,21 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from bcdm import operators
 from bcdm.checkpoint.settings import CustomConfig, OperatorConfig
-from bcdm.checkpoint.tensorfile import write_tensors
-from bcdm.errors import InputError
+from bcdm.checkpoint.tensorfile import UNUSABLE, read_tensors, shorten, write_tensors
+from bcdm.errors import InputError, ModelError
 from bcdm.operators import LinearOperator
 
 __all__ = ["agree", "describe_operator", "is_storable", "load_operator", "save_operator"]
 
 _FORMAT = "bcdm.operator/1"
+_LARGEST, _MOST = 1 << 32, 1 << 26  # bytes of a file; pixels of an image
 _PROJECTIONS = 8
 # Far above float rounding and the tolerance of iterations, far below what operators differ by.
 _CLOSE = 1e-3
@@ -26,6 +27,7 @@ _KINDS = {
         operators.BlockMean,
         operators.CircularBlur,
         operators.Dense,
+        operators.Diagonal,
         operators.FourierMask,
         operators.Identity,
         operators.PixelMask,
@@ -52,21 +54,36 @@ def save_operator(operator: LinearOperator, path: str | Path) -> None:
 
 
 def load_operator(path: str | Path) -> LinearOperator:
-    """Reads an operator that `save_operator` wrote."""
+    """Reads an operator that `save_operator` wrote.
+
+    Raises:
+        ModelError: The file cannot be used, whatever is in it.
+    """
     try:
-        with safe_open(str(path), "pt") as file:
-            header = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"{path} is not a readable operator file: {error}") from None
+        tensors, header = read_tensors(Path(path), _LARGEST)
+    except ModelError as error:
+        raise ModelError(f"not a readable operator file: {error}") from None
     if header.get("format") != _FORMAT or header.get("operator") not in _KINDS:
-        raise InputError(
-            f"{path} holds {header.get('format', 'no operator')}: this version reads {_FORMAT}"
-        )
+        found = shorten(header.get("format", "no operator"))
+        raise ModelError(f"{path} holds {found}: this version reads {_FORMAT}")
     kind = _KINDS[header["operator"]]
-    settings = json.loads(header["settings"])
-    loaded: LinearOperator = kind(**tensors, **settings)
+    try:
+        fields: dict[str, Any] = json.loads(header["settings"])
+        _check_sizes(fields)
+        loaded: LinearOperator = kind(**fields | tensors)
+    except UNUSABLE as error:
+        raise ModelError(f"{path} holds no {kind.__name__}: {shorten(error)}") from None
     return loaded
+
+
+def _check_sizes(settings: dict[str, Any]) -> None:
+    """Refuses sides that no image has, before memory is taken for them."""
+    for name, value in settings.items():
+        if not isinstance(value, list):
+            continue
+        sides = [side for side in value if type(side) is int and side > 0]
+        if len(sides) < len(value) or math.prod(sides) > _MOST:
+            raise ModelError(f"{name} {shorten(value)} is no size of images")
 
 
 def describe_operator(operator: LinearOperator, shape: tuple[int, ...]) -> CustomConfig:

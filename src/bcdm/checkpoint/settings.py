@@ -33,7 +33,7 @@ Positive = Annotated[float, Field(gt=0)]
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class DataConfig(_Model):
@@ -217,7 +217,7 @@ class NetworkConfig(_Model):
     checkpointing: bool = False
     channels_last: bool = True
     patch: int = 1
-    iterations: int = 1
+    iterations: int = Field(default=1, ge=1, le=1000)
     experts_below_t: int | None = None
     """Two experts split at this step of 1000 (the paper: 50); one network when left out."""
 
