@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bcdm.checkpoint.facts import read_facts, write_facts
 from bcdm.checkpoint.model import Model
-from bcdm.checkpoint.store import read_facts, write_facts
 
 __all__ = ["Calibration", "Typicality", "find_factor", "store_calibration"]
 
