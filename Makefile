@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup check format test test-slow docs bench
+.PHONY: setup check format test test-slow mutate docs bench
 
 setup:  ## install the package with all extras and the developers' tools
 	test -x $(BIN)/python || python3 -m venv $(VENV)
@@ -26,6 +26,9 @@ test:  ## tests, docstring examples, README examples, on all cores
 
 test-slow:
 	$(BIN)/pytest -m slow
+
+mutate:  ## do the tests notice small changes to the code? Record in benchmarks/mutation.json
+	$(BIN)/python tools/mutation
 
 docs:
 	$(BIN)/mkdocs build --strict

@@ -136,6 +136,20 @@ def test_repeat_and_select() -> None:
     torch.testing.assert_close(alone.y, measurement.y[1:2])
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_degrees_of_freedom_are_those_of_one_measurement(count: int) -> None:
+    x = normal(count, *SHAPE, seed=1)
+    table = {"identity": 16, "mask": 10, "block": 4, "blur": 16, "dense": 5, "mri": 20}
+    for name, expected in table.items():
+        measurement = Measurement.simulate(x, OPERATORS[name], 0.3, seed=1)
+        assert measurement.degrees_of_freedom == expected
+        # In full precision, whatever number it was given as.
+        assert measurement.std.tolist() == [0.3]
+    uneven = PixelMask(torch.arange(32).reshape(2, 1, 4, 4) < 20)
+    with pytest.raises(InputError, match="differ in size"):
+        _ = Measurement(torch.zeros(2, *SHAPE), uneven, 0.1).degrees_of_freedom
+
+
 @EVERY
 def test_every_measurement_has_its_own_noise(operator: LinearOperator) -> None:
     """Of the size stated for it; a function of the seed and of the image's index."""
@@ -222,6 +236,7 @@ def whiten(**noise: Tensor) -> Measurement:
         (lambda: FourierMask(torch.ones(3)), InputError, "axes"),
         (lambda: Dense(torch.ones(2, 3), (2, 2)), ShapeError, "columns"),
         (lambda: whiten(variance=-torch.ones(3)), InputError, "> 0"),
+        (lambda: whiten(variance=torch.tensor([1.0, 0.0, 1.0])), InputError, "> 0"),
         (lambda: whiten(variance=torch.ones(2)), ShapeError, "one number per entry"),
         (lambda: whiten(covariance=torch.ones(2, 2)), ShapeError, "covariance"),
         (lambda: whiten(covariance=-torch.eye(3)), InputError, "positive definite"),
