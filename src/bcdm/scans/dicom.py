@@ -1,16 +1,16 @@
 """DICOM images: one file, or a folder with the files of one series."""
 
 import io
-import math
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bcdm.scans.complaints import library, refusal
+from bcdm.scans.frames import Frame, find_number, find_text, list_frames
 from bcdm.scans.layout import FLOAT
 from bcdm.scans.limits import LIMITS, check_links, check_size
 from bcdm.scans.packing import pack
@@ -19,7 +19,7 @@ from bcdm.scans.scan import Scan
 if TYPE_CHECKING:
     from pydicom import Dataset
 
-__all__ = ["FORMAT", "Frame", "has_preamble", "list_frames", "read", "read_provenance"]
+__all__ = ["FORMAT", "has_preamble", "read", "read_provenance"]
 
 FORMAT = "DICOM"
 
@@ -32,17 +32,6 @@ _FACTS = {
     "TR in ms": "RepetitionTime",
     "TE in ms": "EchoTime",
 }
-
-
-class Frame(NamedTuple):
-    """How one image of a file is placed in space, in mm, and how its numbers are meant."""
-
-    position: tuple[float, float, float] | None
-    orientation: tuple[float, ...] | None
-    spacing: tuple[float, float] | None
-    thickness: float | None
-    slope: float
-    intercept: float
 
 
 def has_preamble(path: Path) -> bool:
@@ -58,7 +47,7 @@ def read(path: Path, key: str | None) -> Scan:
     """
     files = _list_files(path)
     heads = [(file, _read_head(path, file)) for file in files]
-    heads = [(file, head) for file, head in heads if _text(head, "Rows")]
+    heads = [(file, head) for file, head in heads if find_text(head, "Rows")]
     heads = _choose_series(path, heads, key)
     frames = [list_frames(path, head) for _, head in heads]
     if len(heads) > 1 and any(len(each) > 1 for each in frames):
@@ -123,37 +112,12 @@ def _check_unpacked(path: Path, file: Path) -> None:
                         raise refusal(path, f"{text}: split it into fewer slices per file")
 
 
-def _text(head: "Dataset", name: str) -> str:
-    """An element as text, or nothing if it is missing or cannot be read."""
-    try:
-        value = head.get(name)
-    except Exception:  # pydicom converts on access, and may then raise anything
-        return ""
-    return "" if value is None else " ".join(str(value).split())[:80]
-
-
-def _number(head: "Dataset", name: str) -> float | None:
-    try:
-        number = float(_text(head, name))
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
-
-
-def _numbers(head: "Dataset", name: str, count: int) -> tuple[float, ...] | None:
-    try:
-        values = tuple(float(value) for value in head.get(name) or ())
-    except Exception:  # as above
-        return None
-    return values if len(values) == count and all(map(math.isfinite, values)) else None
-
-
 def _choose_series(
     path: Path, heads: list[tuple[Path, "Dataset"]], key: str | None
 ) -> list[tuple[Path, "Dataset"]]:
-    series = {_text(head, "SeriesInstanceUID") for _, head in heads}
+    series = {find_text(head, "SeriesInstanceUID") for _, head in heads}
     if key is not None:
-        heads = [pair for pair in heads if _text(pair[1], "SeriesInstanceUID") == key]
+        heads = [pair for pair in heads if find_text(pair[1], "SeriesInstanceUID") == key]
     elif len(series) > 1:
         shown = ", ".join(sorted(series)[:3])
         raise refusal(path, f"holds {len(series)} series: give the key of one ({shown})")
@@ -162,53 +126,17 @@ def _choose_series(
     return heads
 
 
-def list_frames(path: Path, head: "Dataset") -> list[Frame]:
-    """The frames of a file, in the order in which they are stored."""
-    count = _number(head, "NumberOfFrames") or 1
-    if not 1 <= count <= LIMITS.files or count != int(count):
-        raise refusal(path, f"declares {count:g} frames: export it anew")
-    with library(path):
-        shared = list(head.get("SharedFunctionalGroupsSequence") or [])[:1]
-        each = list(head.get("PerFrameFunctionalGroupsSequence") or [])
-    frames = []
-    for index in range(int(count)):
-        groups = [*each[index : index + 1], *shared, head]
-        slope = _find(path, groups, "PixelValueTransformationSequence", "RescaleSlope")
-        intercept = _find(path, groups, "PixelValueTransformationSequence", "RescaleIntercept")
-        position = _find(path, groups, "PlanePositionSequence", "ImagePositionPatient", 3)
-        orientation = _find(path, groups, "PlaneOrientationSequence", "ImageOrientationPatient", 6)
-        spacing = _find(path, groups, "PixelMeasuresSequence", "PixelSpacing", 2)
-        thickness = _find(path, groups, "PixelMeasuresSequence", "SliceThickness")
-        scaling = 1.0 if slope is None else slope, intercept or 0.0
-        frame = Frame(position, orientation, spacing, thickness, *scaling)
-        if frame.slope == 0:
-            raise refusal(path, "has a rescale slope of zero: export it anew")
-        frames.append(frame)
-    return frames
-
-
-def _find(path: Path, groups: Sequence[Any], sequence: str, name: str, count: int = 1) -> Any:
-    """An element of a frame: its own, the shared one, or that of the file."""
-    for group in groups:
-        with library(path):
-            items = list(group.get(sequence) or [group])
-        found = _number(items[0], name) if count == 1 else _numbers(items[0], name, count)
-        if found is not None:
-            return found
-    return None
-
-
 def _describe(path: Path, head: "Dataset") -> tuple[int, int, np.dtype[Any]]:
-    rows, columns, bits = (_number(head, n) or 0 for n in ("Rows", "Columns", "BitsAllocated"))
-    if (_number(head, "SamplesPerPixel") or 1) != 1:
+    rows, columns, bits = (find_number(head, n) or 0 for n in ("Rows", "Columns", "BitsAllocated"))
+    if (find_number(head, "SamplesPerPixel") or 1) != 1:
         raise refusal(path, "is in colour: give the grey original")
-    if _text(head, "PhotometricInterpretation") == "MONOCHROME1":
+    if find_text(head, "PhotometricInterpretation") == "MONOCHROME1":
         raise refusal(path, "stores white as its smallest number: convert it to MONOCHROME2")
-    if _text(head, "PhotometricInterpretation") != "MONOCHROME2":
+    if find_text(head, "PhotometricInterpretation") != "MONOCHROME2":
         raise refusal(path, "is not a grey image: give the grey original")
     if not (1 <= rows <= 65535 and 1 <= columns <= 65535 and bits in (8, 16, 32, 64)):
         raise refusal(path, f"declares {rows:g} x {columns:g} pixels of {bits:g} bits: export anew")
-    if not (_text(head, "SOPClassUID") and _text(head, "SOPInstanceUID")):
+    if not (find_text(head, "SOPClassUID") and find_text(head, "SOPInstanceUID")):
         raise refusal(path, "does not name its own kind and identity: export it anew")
     return int(rows), int(columns), np.dtype(f"u{int(bits) // 8}")
 
@@ -225,7 +153,7 @@ def _check_places(path: Path, frames: Sequence[Frame]) -> None:
 
 def _sort(heads: Sequence["Dataset"], frames: Sequence[Frame]) -> list[int]:
     """The order of files along the normal of the slices, or by their number."""
-    numbers = [_number(head, "InstanceNumber") or 0.0 for head in heads]
+    numbers = [find_number(head, "InstanceNumber") or 0.0 for head in heads]
     if any(frame.position is None or frame.orientation is None for frame in frames):
         return sorted(range(len(heads)), key=lambda i: (numbers[i], i))
     direction = np.asarray(frames[0].orientation)
@@ -255,8 +183,8 @@ def _read_pixels(
 def _list_facts(head: "Dataset", frames: Sequence[Frame]) -> dict[str, Any]:
     facts: dict[str, Any] = {"slices": len(frames)}
     for name, keyword in _FACTS.items():
-        number = _number(head, keyword)
-        facts[name] = number if number is not None else _text(head, keyword)
+        number = find_number(head, keyword)
+        facts[name] = number if number is not None else find_text(head, keyword)
     if frames[0].thickness is not None:
         facts["slice thickness in mm"] = frames[0].thickness
     if frames[0].spacing is not None:
