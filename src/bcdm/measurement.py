@@ -9,9 +9,12 @@ from torch import Tensor
 
 from bcdm.errors import DtypeError, InputError, ShapeError
 from bcdm.operators import Composed, Dense, Diagonal, LinearOperator
-from bcdm.tensors import ImageSpec, SeededNoise, fit, real_dtype
+from bcdm.tensors import ImageSpec, SeededNoise, fit, inner, real_dtype
 
-__all__ = ["Measurement"]
+__all__ = ["NEGLIGIBLE", "Measurement"]
+
+# Of a standard deviation: errors of that size are not seen in what is uncertain by so much.
+NEGLIGIBLE = 0.01
 
 # Counter of the measurement noise, far from the steps of any sampler with the same seed.
 _NOISE_STEP = 1 << 62
@@ -129,7 +132,12 @@ class Measurement:
         operator, back = self.operator, self.back_projection
         ratio, share = (self.std / prior_std) ** 2, (known_std / prior_std) ** 2
         if not (operator.closed_form or known_std):
-            return operator.solve(ratio, torch.ones_like(ratio), back)
+            # Where nothing is measured a residual r becomes an error r s^2 / noise_std^2, and s is
+            # left unknown there.
+            size = inner(back, back).sqrt().cpu().double().clamp_min(1e-30)
+            count = back[0].numel() * (2 if back.is_complex() else 1)
+            enough = NEGLIGIBLE * self.std**2 / prior_std * count**0.5 / size
+            return operator.solve(ratio, torch.ones_like(ratio), back, tolerance=enough)
         (doubt,) = fit(back, ratio)
 
         def prior(a: Tensor) -> Tensor:

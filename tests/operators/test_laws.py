@@ -24,6 +24,7 @@ from bcdm.operators import (
     MatrixFree,
     PixelMask,
     Root,
+    Sense,
 )
 from bcdm.tensors import expand, inner
 
@@ -54,6 +55,10 @@ class Row:
 
 def left_half() -> Tensor:
     return (torch.arange(8) < 4).expand(6, 8)
+
+
+def coils(*shape: int) -> Tensor:
+    return normal(*shape, seed=12, dtype=torch.complex128)
 
 
 def blur(x: Tensor) -> Tensor:
@@ -105,6 +110,12 @@ TABLE = [
     Row("root-of-several", lambda: Root(
         (FourierMask(mask(2, 1, 6, 8), real=True), CircularBlur(normal(3, 5, seed=4), (6, 8))),
         (torch.tensor([0, 2]), torch.tensor([1])))),
+    Row("sense", lambda: Sense(coils(3, 6, 8), mask(6, 8), tolerance=1e-10), torch.complex128,
+        (1, 6, 8), tolerance=1e-6),
+    Row("sense-odd-uncentred", lambda: Sense(coils(2, 5, 7), mask(5, 7), False, tolerance=1e-10),
+        torch.complex128, (1, 5, 7), tolerance=1e-6),
+    Row("sense-per-sample", lambda: Sense(coils(BATCH, 2, 6, 8), mask(BATCH, 1, 6, 8),
+        tolerance=1e-10), torch.complex128, (1, 6, 8), tolerance=1e-6),
     Row("matrix-free", lambda: MatrixFree(blur, shape=SHAPE, tolerance=1e-10), tolerance=1e-6),
     Row("matrix-free-given-adjoint",
         lambda: MatrixFree(lambda x: x[..., ::2], lambda y: torch.stack([y, 0 * y], -1).flatten(-2),

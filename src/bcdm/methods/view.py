@@ -34,11 +34,15 @@ class Scales:
         return self.prior_std * level.sigma / self.size(level)
 
     def spread(self, conditioning: Conditioning, f: Tensor, model_std: float = 0.0) -> Tensor:
-        r"""$C f$, or $K C f$, in units of the prior's standard deviation; see `Residual`."""
+        r"""$C f$, or $K C f$, in units of the prior's standard deviation; see `Residual`.
+
+        Any positive map would do, as long as it is known: the network learns what is left. So an
+        operator without closed form has another one stand in for it here, and only here.
+        """
         noise = conditioning.measurement.std
         size, doubt = fit(f, conditioning.level.sigma / self.prior_std, (model_std / noise) ** 2)
         precision = conditioning.wiener_precision(f, self.prior_std, self.known_std)
-        operator = conditioning.measurement.operator
+        operator = conditioning.measurement.operator.stand_in
         return size * operator.gram_function(lambda a: precision(a).rsqrt() / (1 + doubt * a), f)
 
     def estimate_linearly(self, measurement: Measurement) -> Tensor:

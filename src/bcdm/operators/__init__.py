@@ -6,6 +6,7 @@ from bcdm.operators.fourier import CircularBlur, FourierMask
 from bcdm.operators.krylov import Composed, ConvergenceReport, ConvergenceWarning, MatrixFree
 from bcdm.operators.pixel import BlockMean, Diagonal, Identity, PixelMask
 from bcdm.operators.root import Root
+from bcdm.operators.sense import Sense, whiten_coils
 
 __all__ = [
     "BlockMean",
@@ -22,6 +23,8 @@ __all__ = [
     "MatrixFree",
     "PixelMask",
     "Root",
+    "Sense",
     "Spectral",
     "to_matrix",
+    "whiten_coils",
 ]

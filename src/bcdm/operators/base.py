@@ -53,8 +53,18 @@ class LinearOperator(ABC):
         r"""Applies $A^\top A$."""
         return self.adjoint(self.forward(x))
 
-    def solve(self, a: Coefficient, b: Coefficient, x: Tensor) -> Tensor:
-        r"""Solves $(a I + b A^\top A) z = x$ for $z$; `a`, `b` per sample or for all."""
+    def solve(
+        self, a: Coefficient, b: Coefficient, x: Tensor, *, tolerance: Coefficient | None = None
+    ) -> Tensor:
+        r"""Solves $(a I + b A^\top A) z = x$ for $z$.
+
+        Args:
+            a: Per sample or for all.
+            b: Per sample or for all.
+            x: The right side, (B, *shape).
+            tolerance: A relative residual that is small enough, per sample or for all. What is
+                solved in closed form is exact whatever it says.
+        """
         shift, scale = fit(x, a, b)
         return self.gram_function(lambda eigenvalue: 1 / (shift + scale * eigenvalue), x)
 
@@ -83,6 +93,14 @@ class LinearOperator(ABC):
     def closed_form(self) -> bool:
         r"""Whether functions of $A^\top A$ are exact and cheap; results do not depend on it."""
         return True
+
+    @property
+    def stand_in(self) -> "LinearOperator":
+        r"""An operator whose $A^\top A$ is like this one's, with functions of it that are cheap.
+
+        For what need not be exact but only positive and known: the scale of a network's output.
+        """
+        return self
 
     @property
     def batch(self) -> int | None:

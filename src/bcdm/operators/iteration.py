@@ -21,11 +21,13 @@ class Found(NamedTuple):
         x: The result, (B, ...).
         taken: How many products it took.
         error: The relative residual of the worst sample, or its last relative change.
+        converged: Whether every sample reached its tolerance.
     """
 
     x: Tensor
     taken: int
     error: float
+    converged: bool
 
 
 def conjugate_gradients(
@@ -33,7 +35,7 @@ def conjugate_gradients(
     right: Tensor,
     *,
     iterations: int,
-    tolerance: float = 0.0,
+    tolerance: float | Tensor = 0.0,
     least_curvature: float | Tensor = 0.0,
 ) -> Found:
     r"""Solves $H x = b$ for a symmetric positive $H$, from zero.
@@ -44,7 +46,7 @@ def conjugate_gradients(
         product: $H$ applied to (B, ...).
         right: $b$, (B, ...).
         iterations: At most so many products.
-        tolerance: Stop where $|H x - b|$ is at most so many times $|b|$.
+        tolerance: Stop where $|H x - b|$ is at most so many times $|b|$, a number or (B,).
         least_curvature: Stop before a direction $d$ with $d^\top H d$ not above so many times
             $|d|^2$, a number or (B,): $H$ is not positive there, and a step would lead anywhere.
     """
@@ -67,7 +69,7 @@ def conjugate_gradients(
         going = going & (squared > goal)
     # NaN stays NaN here, which no tolerance admits.
     relative = torch.where(norm == 0, 0, (squared / norm).sqrt())
-    return Found(x, taken, float(relative.max()))
+    return Found(x, taken, float(relative.max()), bool((squared <= goal).all()))
 
 
 def lanczos(
@@ -89,7 +91,8 @@ def lanczos(
     diagonal: list[Tensor] = []
     off: list[Tensor] = []
     estimate, change = torch.zeros_like(x), float("inf")
-    limit = min(iterations, x[0].numel() * (2 if x.is_complex() else 1))
+    space = x[0].numel() * (2 if x.is_complex() else 1)
+    limit = min(iterations, space)
     for taken in range(1, limit + 1):
         w = product(basis[-1])
         diagonal.append(inner(basis[-1], w))
@@ -105,13 +108,13 @@ def lanczos(
             previous, estimate = estimate, _combine(f, x, norm, basis, diagonal, off)
             moved = inner(estimate - previous, estimate - previous).sqrt()
             total = inner(estimate, estimate).sqrt().clamp_min(torch.finfo(norm.dtype).tiny)
-            exhausted = not bool(alive.any()) or taken >= x[0].numel()
+            exhausted = not bool(alive.any()) or taken >= space
             change = 0.0 if exhausted else float((moved / total).max())
             if done or change <= tolerance:
                 break
         off.append(torch.where(alive, size, 0))
         basis.append(torch.where(expand(alive, x.ndim), w / expand(size, x.ndim), 0))
-    return Found(estimate, taken, change)
+    return Found(estimate, taken, change, change <= tolerance)
 
 
 def _combine(

@@ -13,7 +13,7 @@ from bcdm.operators.base import Coefficient, LinearOperator, Spectral, check_tra
 from bcdm.operators.iteration import Found, conjugate_gradients, lanczos
 from bcdm.tensors import expand, fit, inner, real_dtype
 
-__all__ = ["Composed", "ConvergenceReport", "ConvergenceWarning", "MatrixFree"]
+__all__ = ["Composed", "ConvergenceReport", "ConvergenceWarning", "Iterative", "MatrixFree"]
 
 
 class ConvergenceWarning(UserWarning):
@@ -47,16 +47,18 @@ class ConvergenceReport:
 
 
 @dataclass(frozen=True, eq=False)
-class _Iterative(LinearOperator):
+class Iterative(LinearOperator):
     r"""Functions of $A^\top A$ by iteration, from `forward` and `adjoint` alone.
 
     Solves use conjugate gradients; their gradient is another solve, so memory does not grow with
     the iterations. Other functions use Lanczos. What does not converge warns with its residual and
-    iteration count; the `_with_report` forms give both at every call.
+    iteration count; the `_with_report` forms give both at every call. An adaptive one solves only
+    as exactly as a caller who knows the noise asks.
     """
 
     tolerance: float = field(default=1e-6, kw_only=True)
     iterations: int = field(default=500, kw_only=True)
+    adaptive: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.tolerance <= 0 or self.iterations < 1:
@@ -77,10 +79,20 @@ class _Iterative(LinearOperator):
         """No: they are iterations."""
         return False
 
-    def solve(self, a: Coefficient, b: Coefficient, x: Tensor) -> Tensor:
+    def solve(
+        self, a: Coefficient, b: Coefficient, x: Tensor, *, tolerance: Coefficient | None = None
+    ) -> Tensor:
         r"""Solves $(a I + b A^\top A) z = x$ by conjugate gradients; differentiable in all."""
         shift, scale = fit(x, a, b)
-        return _Solve.apply(x, shift, scale, self)  # type: ignore[no-untyped-call]
+        enough = self._choose_tolerance(tolerance, x)
+        return _Solve.apply(x, shift, scale, self, enough)  # type: ignore[no-untyped-call]
+
+    def _choose_tolerance(self, asked: Coefficient | None, x: Tensor) -> float | Tensor:
+        """The operator's own, or a coarser one that is enough for the caller; (B,) then."""
+        if asked is None or not self.adaptive:
+            return self.tolerance
+        (enough,) = fit(x, asked)
+        return enough.reshape(-1).clamp_min(self.tolerance)
 
     def solve_with_report(
         self, a: Coefficient, b: Coefficient, x: Tensor
@@ -88,15 +100,15 @@ class _Iterative(LinearOperator):
         """As `solve`, with how it converged; not differentiable."""
         with torch.no_grad():
             shift, scale = fit(x, a, b)
-            found = self._invert(shift, scale, x)
+            found = self._invert(shift, scale, x, self.tolerance)
             return found.x, self._report(found)
 
-    def _invert(self, a: Tensor, b: Tensor, x: Tensor) -> Found:
+    def _invert(self, a: Tensor, b: Tensor, x: Tensor, tolerance: float | Tensor) -> Found:
         return conjugate_gradients(
             lambda d: a * d + b * self.gram(d),
             x,
             iterations=self.iterations,
-            tolerance=self.tolerance,
+            tolerance=tolerance,
         )
 
     def _apply(self, f: Spectral, x: Tensor) -> Found:
@@ -106,14 +118,14 @@ class _Iterative(LinearOperator):
         return ConvergenceReport(found.taken, found.error, self.tolerance)
 
     def _judge(self, found: Found, what: str) -> Tensor:
-        report = self._report(found)
-        if not report.converged:
+        if not found.converged:
+            report = self._report(found)
             warnings.warn(f"{what} stopped early: {report}", ConvergenceWarning, stacklevel=4)
         return found.x
 
 
 @dataclass(frozen=True, eq=False)
-class MatrixFree(_Iterative):
+class MatrixFree(Iterative):
     r"""Any linear operator, from its action alone.
 
     Args:
@@ -123,6 +135,7 @@ class MatrixFree(_Iterative):
         real: The images are real although measurements are complex.
         tolerance: Relative residual at which iterations stop.
         iterations: The most products with $A^\top A$ per call.
+        adaptive: Whether a caller who knows the noise may ask for less than `tolerance`.
 
     >>> tv = MatrixFree(lambda x: x[..., 1:] - x[..., :-1], shape=(4,))
     >>> tv.adjoint(torch.tensor([[1.0, 0.0, 0.0]]))
@@ -164,7 +177,7 @@ class MatrixFree(_Iterative):
 
 
 @dataclass(frozen=True, eq=False)
-class Composed(_Iterative):
+class Composed(Iterative):
     r"""The product $A = B C$ of two operators.
 
     Args:
@@ -196,9 +209,16 @@ class _Solve(torch.autograd.Function):
     """z = (a + b A^T A)^-1 x. The matrix is symmetric: the gradient is one more solve."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, a: Tensor, b: Tensor, operator: _Iterative) -> Tensor:
-        z = operator._judge(operator._invert(a, b, x), "conjugate gradients")
-        ctx.operator = operator
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        a: Tensor,
+        b: Tensor,
+        operator: Iterative,
+        tolerance: float | Tensor,
+    ) -> Tensor:
+        z = operator._judge(operator._invert(a, b, x, tolerance), "conjugate gradients")
+        ctx.operator, ctx.tolerance = operator, tolerance
         ctx.save_for_backward(z, a, b)
         return z
 
@@ -206,20 +226,21 @@ class _Solve(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         z, a, b = ctx.saved_tensors
         operator = ctx.operator
-        dx = operator._judge(operator._invert(a, b, grads[0]), "conjugate gradients (backward)")
+        found = operator._invert(a, b, grads[0], ctx.tolerance)
+        dx = operator._judge(found, "conjugate gradients (backward)")
         da = db = None
         if ctx.needs_input_grad[1]:
             da = -expand(inner(dx, z), a.ndim).sum_to_size(a.shape)
         if ctx.needs_input_grad[2]:
             db = -expand(inner(dx, operator.gram(z)), b.ndim).sum_to_size(b.shape)
-        return dx, da, db, None
+        return dx, da, db, None, None
 
 
 class _Function(torch.autograd.Function):
     """f(A^T A) x. The matrix is symmetric: the gradient is the same function."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, f: Spectral, operator: _Iterative) -> Tensor:
+    def forward(ctx: Any, x: Tensor, f: Spectral, operator: Iterative) -> Tensor:
         ctx.operator, ctx.f = operator, f
         return operator._judge(operator._apply(f, x), "Lanczos")
 

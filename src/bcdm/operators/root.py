@@ -61,7 +61,9 @@ class Root(LinearOperator):
             out[rows] = operator.gram_function(_restrict(f, rows, len(x)), x[rows])
         return out
 
-    def solve(self, a: Coefficient, b: Coefficient, x: Tensor) -> Tensor:
+    def solve(
+        self, a: Coefficient, b: Coefficient, x: Tensor, *, tolerance: Coefficient | None = None
+    ) -> Tensor:
         """That of the operators, each on its own samples."""
         if self._is_shared(x):
             return self.operators[0].solve(a, b, x)
