@@ -1,7 +1,12 @@
-"""How no half-written file ever has a final name."""
+"""How no half-written file ever has a final name, and what a file holds in one number."""
 
+import hashlib
 import os
+import platform
+import re
+import secrets
 import shutil
+import time
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,9 +17,20 @@ from numpy.typing import ArrayLike
 
 from bcdm.errors import InputError
 
-__all__ = ["remove_partial", "replacing", "write_arrays", "write_text"]
+__all__ = [
+    "count_bytes",
+    "hash_path",
+    "remove_partial",
+    "replacing",
+    "write_arrays",
+    "write_text",
+]
 
 _MARK = ".partial-"
+_OWN = re.compile(r"\.partial-([0-9a-f]{8})-(\d+)-[0-9a-f]{8}-")
+# Nobody writes one file for so long.
+_LEASE_SECONDS = 7 * 24 * 3600
+_BLOCK = 1 << 20
 
 
 @contextmanager
@@ -24,8 +40,10 @@ def replacing(target: Path) -> Iterator[Path]:
     It may become a file or a folder. If anything fails in between, what was under the final name
     before is still there.
     """
-    # The ending stays last, because some libraries choose the format by it.
-    partial = target.with_name(f"{_MARK}{os.getpid()}-{target.name}")
+    # No other host, process or thread has this name. The ending stays last, because some libraries
+    # choose the format by it; the front of a long name would leave no room for the rest.
+    own = f"{_name_host()}-{os.getpid()}-{secrets.token_hex(4)}"
+    partial = target.with_name(f"{_MARK}{own}-{target.name[-40:]}")
     try:
         yield partial
         _flush(partial)
@@ -50,16 +68,82 @@ def write_arrays(path: Path, arrays: Mapping[str, ArrayLike]) -> None:
                 np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
 
 
-def remove_partial(folder: Path) -> None:
-    """Removes what a run that was killed left half-written in a folder."""
+def hash_path(path: Path) -> str:
+    """SHA-256 of a file, or of all files of a folder with their names."""
+    digest = hashlib.sha256()
+    try:
+        for file in _list_files(path):
+            if path.is_dir():
+                # Names need not be UTF-8.
+                digest.update(os.fsencode(file.relative_to(path).as_posix()))
+            with file.open("rb") as stream:
+                while block := stream.read(_BLOCK):
+                    digest.update(block)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    return digest.hexdigest()
+
+
+def count_bytes(path: Path) -> int:
+    """The size of a file, or of all files of a folder."""
+    return sum(file.stat().st_size for file in _list_files(path))
+
+
+def remove_partial(folder: Path, *, alone: bool = False) -> None:
+    """Removes what runs that were killed left half-written in a folder.
+
+    What a living process may still write is kept: only what a process of this host left that is
+    gone by now, and what is older than a week, is removed.
+
+    Args:
+        folder: Where to look.
+        alone: Whether the caller holds the folder's lock, so that nobody else can be writing.
+    """
     for left in folder.glob(f"{_MARK}*"):
-        _remove(left)
+        if alone or _is_dead(left):
+            _remove(left)
+
+
+def _is_dead(partial: Path) -> bool:
+    """Whether nobody can be writing it any more."""
+    try:
+        age = time.time() - partial.stat().st_mtime
+    except OSError:
+        return False
+    if age > _LEASE_SECONDS:
+        return True
+    own = _OWN.match(partial.name)
+    return own is not None and own[1] == _name_host() and not _is_alive(int(own[2]))
+
+
+def _is_alive(process: int) -> bool:
+    if os.name == "nt":  # there a signal of 0 would end it
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _name_host() -> str:
+    """Eight digits of where process ids mean the same: a host, or a container in it."""
+    try:
+        space = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        space = ""
+    return hashlib.sha256(f"{platform.node()} {space}".encode()).hexdigest()[:8]
+
+
+def _list_files(path: Path) -> list[Path]:
+    return [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
 
 
 def _flush(partial: Path) -> None:
     # A rename may reach the disk before the content does; a crash would then leave an empty file.
-    files = [partial] if partial.is_file() else [p for p in partial.rglob("*") if p.is_file()]
-    for file in files:
+    for file in _list_files(partial):
         # Windows flushes only what is open for writing.
         descriptor = os.open(file, os.O_RDWR | getattr(os, "O_BINARY", 0))
         try:

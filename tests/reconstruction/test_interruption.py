@@ -1,5 +1,6 @@
 """`bcdm reconstruct` as a process: Ctrl-C, kill -9, little memory, progress."""
 
+import contextlib
 import json
 import os
 import pty
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import termios
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,7 @@ from numpy.typing import ArrayLike
 from PIL import Image
 
 from bcdm.checkpoint import Model, load_operator
+from bcdm.folders import claim
 from bcdm.reconstruction import files
 from bcdm.reconstruction.fitting import fit_scan
 from bcdm.scans import read_scan
@@ -102,7 +105,7 @@ def test_the_same_command_goes_on_to_the_same_bits(command, whole, tmp_path, num
         assert code == 130
         assert said.splitlines()[-1] == "interrupted: the same command goes on from here"
         assert "Traceback" not in said
-    left = {path.name for path in out.iterdir() if not path.name.startswith(".partial-")}
+    left = {path.name for path in out.iterdir() if not path.name.startswith(".")}
     # Nothing is there as if it were whole, but for samples that are.
     assert left == {"samples.zarr"}
     kept = np.asarray(zarr.open_array(out / "samples.zarr", mode="r"))[0, : count_done(out)]
@@ -113,6 +116,81 @@ def test_the_same_command_goes_on_to_the_same_bits(command, whole, tmp_path, num
     assert found.keys() == whole.keys()
     for name, array in whole.items():
         np.testing.assert_array_equal(found[name], array, err_msg=name)
+
+
+def make_short(command: list[str]) -> list[str]:
+    """The same with few samples of few calls."""
+    short = command.copy()
+    short[short.index("--samples") + 1], short[short.index("--calls") + 1] = "9", "1"
+    return short
+
+
+def test_two_at_once_write_what_one_writes(command, tmp_path) -> None:
+    command, out = make_short(command), tmp_path / "out"
+    subprocess.run([*command, tmp_path / "one"], check=True, capture_output=True)
+    out.mkdir()
+    with contextlib.ExitStack() as stack:
+        with claim(out, print):
+            both = [
+                stack.enter_context(
+                    subprocess.Popen([*command, out], stderr=subprocess.PIPE, text=True)
+                )
+                for _ in range(2)
+            ]
+            # Both are at the door, whatever else the machine does.
+            for process in both:
+                assert process.stderr is not None
+                assert any("waiting for it" in line for line in process.stderr)
+        said = [process.communicate()[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    first, second = read_arrays(tmp_path / "one"), read_arrays(out)
+    assert first.keys() == second.keys()
+    for name, array in first.items():
+        np.testing.assert_array_equal(second[name], array, err_msg=name)
+    assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
+
+
+WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; from bcdm.commands import main; main()"
+
+
+def test_what_is_finished_is_not_even_read_again(command, tmp_path) -> None:
+    command = make_short(command)
+    again = [sys.executable, "-c", WITHOUT_TORCH, *command[3:], tmp_path / "out"]
+    once = subprocess.run([*command, tmp_path / "out"], capture_output=True, text=True, check=True)
+    repeated = subprocess.run(again, capture_output=True, text=True, check=True)
+    assert repeated.stdout.splitlines()[0] == once.stdout.splitlines()[0]
+    assert f"there already: {tmp_path / 'out/report.html'}" in repeated.stdout
+    for change in ("--seed=1", "--feature=2:5,3:7", "--noise-std=6"):
+        other = subprocess.run([*again, change], capture_output=True, text=True, check=False)
+        assert other.returncode != 0, change
+        assert "torch" in other.stderr, change
+    (tmp_path / "out/report.html").unlink()
+    other = subprocess.run(again, capture_output=True, text=True, check=False)
+    assert "torch" in other.stderr
+    subprocess.run([*command, tmp_path / "out"], check=True, capture_output=True)
+    assert (tmp_path / "out/report.html").exists()
+    with (tmp_path / "scan.png").open("ab") as file:
+        file.write(b"more")
+    other = subprocess.run(again, capture_output=True, text=True, check=False)
+    assert "torch" in other.stderr
+
+
+def test_nothing_is_finished_before_the_report(
+    command, masked_model: Model, tmp_path, monkeypatch
+) -> None:
+    scan = read_scan(tmp_path / "scan.png", tmp_path / "mask.png")
+    fitted = fit_scan(scan, masked_model, noise_std=6.4)
+    plan = files.Plan(samples=9, calls=1, force=True)
+    run = partial(files.reconstruct_scan, masked_model, fitted, tmp_path / "out", plan, say=print)
+    run()
+    assert (tmp_path / "out/run.json").exists()
+
+    def fail(_: files.Finished) -> list[Path]:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(show=fail)
+    assert not (tmp_path / "out/run.json").exists()
 
 
 def test_progress_has_an_eta(command, tmp_path) -> None:

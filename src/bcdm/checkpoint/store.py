@@ -1,6 +1,5 @@
 """Models as folders: plain settings and tensors, never pickle."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from bcdm.checkpoint.settings import RunConfig, parse_config
 from bcdm.checkpoint.tensorfile import UNUSABLE, hash_file, read_tensors, shorten, write_tensors
 from bcdm.errors import InputError, ModelError
 from bcdm.operators import LinearOperator
+from bcdm.shelf import find_model, list_models
 
 __all__ = ["find_model", "list_models", "load", "save_model"]
 
@@ -113,26 +113,3 @@ def _check_hashes(folder: Path, content: dict[str, Any]) -> None:
     for name, value in found.items():
         if value != hashes[name]:
             raise ModelError(f"{folder}: {name} is damaged or changed, its hash is another")
-
-
-def find_model(name_or_path: str | Path) -> Path:
-    """The folder of a model: a path, or a name in BCDM_MODELS or among the shipped ones."""
-    path = Path(name_or_path)
-    if (path / "config.json").exists():
-        return path
-    for root in _list_roots():
-        if (root / path / "config.json").exists():
-            return root / path
-    raise InputError(f"no model {str(name_or_path)!r}: give a folder, or one of {list_models()}")
-
-
-def list_models() -> list[str]:
-    """The names of models that `load` knows."""
-    return sorted({p.parent.name for root in _list_roots() for p in root.glob("*/config.json")})
-
-
-def _list_roots() -> list[Path]:
-    package = Path(__file__).resolve().parents[1]
-    roots = [Path(os.environ["BCDM_MODELS"])] if "BCDM_MODELS" in os.environ else []
-    # In a wheel models lie in the package, in a checkout beside src.
-    return [*roots, package / "models", package.parents[1] / "models"]

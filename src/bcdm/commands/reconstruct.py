@@ -1,7 +1,7 @@
 """`bcdm reconstruct` and `bcdm demo`: from files that exist to results."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,44 +10,21 @@ import click
 from bcdm.commands.echo import answer, say
 from bcdm.commands.inputs import for_each
 from bcdm.commands.options import mask_option
+from bcdm.commands.requests import Given, describe_request, show_finished
 from bcdm.errors import InputError
+from bcdm.folders import find_finished
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from bcdm.checkpoint import Model
     from bcdm.operators import LinearOperator
-    from bcdm.reconstruction.files import Plan
+    from bcdm.reconstruction.files import Finished, Plan
     from bcdm.reconstruction.fitting import Fitted
 
 __all__ = ["INTERRUPTED", "demo", "reconstruct"]
 
 INTERRUPTED = 130  # what a shell calls a process that ended by Ctrl-C
-
-
-@dataclass(frozen=True)
-class Given:
-    """What a user says about the inputs.
-
-    Attributes:
-        mask: File that says what was measured.
-        operator: A stored operator, or its settings.
-        key: The array to read.
-        noise_std: In the file's units.
-        features: Regions to judge.
-        simulate: Whether the inputs are clean images.
-    """
-
-    mask: Path | None = None
-    operator: str | None = None
-    key: str | None = None
-    noise_std: float | None = None
-    features: tuple[str, ...] = ()
-    simulate: bool = False
-
-    def __post_init__(self) -> None:
-        if self.simulate and self.mask is not None:
-            raise InputError("--simulate measures clean images itself: give --operator, not --mask")
 
 
 def _plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -108,20 +85,30 @@ def reconstruct(
     after an interruption. A scan that the model was not made for is refused. Of several inputs
     each gets a folder of its name in OUT; what is wrong with one does not stop the others.
     """
-    from bcdm.checkpoint import load
-    from bcdm.reconstruction.files import Plan
-
-    loaded = load(model)
-    plan = Plan(samples=samples, calls=calls, seed=seed, batch=batch, force=force)
     given = Given(mask, operator, key, noise_std, features, simulate)
     folders = {path: out / path.name if len(inputs) > 1 else out for path in inputs}
     if len(set(folders.values())) < len(inputs):
         raise InputError(
             "two inputs have the same name: reconstruct them into folders of their own"
         )
+    settings = {"samples": samples, "calls": calls, "seed": seed, "batch": batch, "force": force}
+    asked = {
+        path: "" if dry_run else describe_request(path, model, settings, given) for path in inputs
+    }
+    finished = {path: find_finished(folders[path], asked[path]) for path in inputs}
+    if not all(finished.values()):
+        from bcdm.checkpoint import load
+        from bcdm.reconstruction.files import Plan
+
+        loaded = load(model)
+        plan = Plan(samples=samples, calls=calls, seed=seed, batch=batch, force=force)
 
     def run(path: Path) -> None:
-        _reconstruct_one(path, loaded, folders[path], plan, given, dry_run=dry_run)
+        found = finished[path]
+        if found is not None:
+            show_finished(folders[path], found)
+            return
+        _reconstruct_one(path, loaded, folders[path], plan, given, asked[path], dry_run=dry_run)
 
     try:
         for_each(inputs, run)
@@ -131,17 +118,22 @@ def reconstruct(
 
 
 def _reconstruct_one(
-    path: Path, model: "Model", out: Path, plan: "Plan", given: Given, *, dry_run: bool
+    path: Path,
+    model: "Model",
+    out: Path,
+    plan: "Plan",
+    given: Given,
+    request: str,
+    *,
+    dry_run: bool,
 ) -> None:
     from bcdm.reconstruction.features import parse_feature
     from bcdm.reconstruction.files import reconstruct_scan
-    from bcdm.reconstruction.reporting import describe_scan, make_report
-    from bcdm.report.html import write_report
+    from bcdm.reconstruction.reporting import describe_scan
     from bcdm.trust import find_unfamiliar
 
     fitted, truth = _fit(path, model, plan, given)
-    facts = describe_scan(fitted)
-    for name, value in facts:
+    for name, value in describe_scan(fitted):
         say(f"{name:12} {value}")
     if unfamiliar := find_unfamiliar(model, fitted.measure(0))[0]:
         say(f"{'family':12} outside that of {model.config.name}: {unfamiliar}")
@@ -151,25 +143,44 @@ def _reconstruct_one(
         calls = count * (1 + plan.samples * plan.calls)
         say(f"{'plan':12} {count} slices x {plan.samples} samples: {calls} network calls")
         return
-    done = reconstruct_scan(model, fitted, out, plan, features=regions, say=say)
+    done = reconstruct_scan(
+        model,
+        fitted,
+        out,
+        plan,
+        features=regions,
+        request=request,
+        show=partial(_write_report, out / "report.html", fitted, truth),
+        say=say,
+    )
+    for file in done.files:
+        answer(f"wrote {file}")
+
+
+def _write_report(
+    path: Path, fitted: "Fitted", truth: "Tensor | None", done: "Finished"
+) -> list[Path]:
+    """Writes the report, and says what it says first."""
+    from bcdm.reconstruction.reporting import describe_scan, make_report
+    from bcdm.report.html import write_report
+
     said = tuple((one["feature"], one["in words"]) for one in done.features)
     report = make_report(
         done.posteriors,
         done.cards,
-        title=path.name,
-        subtitle=f"{fitted.scan.format}, reconstructed by {model.config.name}",
+        title=fitted.scan.path.name,
+        subtitle=f"{fitted.scan.format}, reconstructed by {done.posteriors[0].model.config.name}",
         units=fitted.units,
-        facts=facts,
+        facts=describe_scan(fitted),
         provenance=done.provenance,
         truth=truth,
         features=said,
     )
-    write_report(out / "report.html", report)
+    write_report(path, report)
     answer(f"{report.trust.light}: {report.trust.summary}")
     for name, words in said:
         answer(f"{name}: {words}")
-    for file in [*done.files, out / "report.html"]:
-        answer(f"wrote {file}")
+    return [path]
 
 
 def _fit(path: Path, model: "Model", plan: "Plan", given: Given) -> "tuple[Fitted, Tensor | None]":
@@ -216,6 +227,6 @@ def demo(out: Path, no_open: bool) -> None:
     picture = importlib.resources.files("bcdm") / "demo" / "brain.png"
     with importlib.resources.as_file(picture) as path:
         model = load("ixi64-mri8x")
-        _reconstruct_one(path, model, out, Plan(), Given(simulate=True), dry_run=False)
+        _reconstruct_one(path, model, out, Plan(), Given(simulate=True), "", dry_run=False)
     if not no_open:
         webbrowser.open((out / "report.html").resolve().as_uri())

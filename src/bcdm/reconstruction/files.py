@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,6 +17,7 @@ from bcdm.checkpoint.calibration import find_factor
 from bcdm.diffusion import DPMSolver, posterior_mean, sample
 from bcdm.errors import InputError
 from bcdm.files import remove_partial, replacing, write_arrays, write_text
+from bcdm.folders import MARKER, claim
 from bcdm.reconstruction.features import Feature, crop_middle, weigh
 from bcdm.reconstruction.fitting import Fitted
 from bcdm.reconstruction.posterior import CALLS, Posterior, draw_samples
@@ -102,16 +103,64 @@ def reconstruct_scan(
     plan: Plan,
     *,
     features: Sequence[Feature] = (),
+    request: str = "",
+    show: Callable[[Finished], Sequence[Path]] | None = None,
     say: Callable[[str], None],
 ) -> Finished:
     """Draws what is not drawn yet, judges, and writes results in the scan's own format.
 
-    The same command goes on after any interruption, and gives the same bits.
+    The same command goes on after any interruption, and gives the same bits. A second process
+    that writes the same folder waits for the first. run.json is written last: where it is, all
+    that it names is whole.
+
+    Args:
+        model: The model.
+        fitted: The scan, in its units.
+        out: Where to write.
+        plan: How to sample.
+        features: Regions to judge.
+        request: What was asked for, in a word that `find_finished` compares.
+        show: Writes more about what was made, such as a report, and returns the files.
+        say: Called with each line about progress.
     """
+    provenance, y = _prepare(model, fitted, plan)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{out} cannot be made: {error.strerror}; choose another -o") from None
+    with claim(out, say) as alone:
+        remove_partial(out, alone=alone)
+        store = _open_store(out / SAMPLES, model, fitted, plan, provenance)
+        # From here on what was finished before may change.
+        (out / MARKER).unlink(missing_ok=True)
+        posteriors = _draw_slices(model, fitted, plan, store, say)
+        cards = [one.trust[0] for one in posteriors]
+        card = join(cards)
+        facts: dict[str, Any] = {"request": request, "trust": _to_plain(card)}
+        if card.light == "red" and not plan.force:
+            reason = f"{card.summary} No image was written; --force writes them all the same"
+            _write_json(out / MARKER, seal(provenance | facts | {"refused": reason}, out, []))
+            raise RefusedError(reason)
+        _keep_measurement(out, fitted, y)
+        shown = [crop_middle(one.samples[:, 0], fitted.scan.size) for one in posteriors]
+        weighed = weigh(features, shown, fitted.units.gain)
+        files = write_results(out, fitted.scan, _summarise(model, fitted, posteriors), provenance)
+        done = Finished(posteriors, cards, [*files, out / SAMPLES], provenance, weighed)
+        more = [] if show is None else list(show(done))
+        facts |= {"level": LEVEL, "features": weighed}
+        kept = [*files, *(out / name for name in KEPT), *more]
+        _write_json(out / MARKER, seal(provenance | facts, out, kept))
+    return replace(done, files=[*done.files, *more, out / MARKER])
+
+
+def _prepare(model: Model, fitted: Fitted, plan: Plan) -> tuple[dict[str, Any], np.ndarray]:
+    """Refuses what could not be finished; all that a result depends on, and the data."""
     settings = plan.to_plain() | {
-        "noise_std": fitted.noise.std, "gain": fitted.units.gain, "offset": fitted.units.offset,
+        "noise_std": fitted.noise.std,
+        "gain": fitted.units.gain,
+        "offset": fitted.units.offset,
         "interval_factor": find_factor(model, LEVEL),
-    }  # fmt: skip
+    }
     if fitted.scan.facts.get("simulated"):
         settings["simulated"] = True
     unfamiliar = find_unfamiliar(model, fitted.measure(0))[0]
@@ -123,37 +172,27 @@ def reconstruct_scan(
     count = len(fitted.scan.data)
     check_results(fitted.scan, (count, model.shape[0], *fitted.scan.size))
     y = torch.cat([fitted.measure(number).y for number in range(count)]).cpu().numpy()
-    provenance = collect(model, fitted.scan.path, fitted.operator, y, settings)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{out} cannot be made: {error.strerror}; choose another -o") from None
-    remove_partial(out)
-    store = _open_store(out / SAMPLES, model, fitted, plan, provenance)
+    return collect(model, fitted.scan.path, fitted.operator, y, settings), y
+
+
+def _draw_slices(
+    model: Model, fitted: Fitted, plan: Plan, store: Any, say: Callable[[str], None]
+) -> list[Posterior]:
     posteriors, lasting = [], plan.batch
+    count = len(fitted.scan.data)
     with _Progress(count * plan.samples, say) as progress:
         for number in range(count):
             one, lasting = _draw_slice(model, fitted, number, plan, store, progress, lasting)
             posteriors.append(one)
-    cards = [one.trust[0] for one in posteriors]
-    card = join(cards)
-    if card.light == "red" and not plan.force:
-        _write_json(out / "run.json", seal(provenance | {"trust": _to_plain(card)}, out, []))
-        raise RefusedError(f"{card.summary} No image was written; --force writes them all the same")
+    return posteriors
+
+
+def _keep_measurement(out: Path, fitted: Fitted, y: np.ndarray) -> None:
+    """Writes what the model was given, beside its samples."""
     with replacing(out / "measurement.npz") as partial:
         write_arrays(partial, {"y": y, "noise_std": fitted.noise_std})
     with replacing(out / OPERATOR) as partial:
         save_operator(fitted.operator, partial)
-    size = fitted.scan.size
-    shown = [crop_middle(one.samples[:, 0], size) for one in posteriors]
-    weighed = weigh(features, shown, fitted.units.gain)
-    results = _summarise(model, fitted, posteriors)
-    files = write_results(out, fitted.scan, results, provenance)
-    facts = {"trust": _to_plain(card), "level": LEVEL, "features": weighed}
-    kept = [*files, *(out / name for name in KEPT)]
-    _write_json(out / "run.json", seal(provenance | facts, out, kept))
-    files += [out / SAMPLES, out / "run.json"]
-    return Finished(posteriors, cards, files, provenance, weighed)
 
 
 class _Progress:

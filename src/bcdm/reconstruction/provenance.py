@@ -13,6 +13,7 @@ import torch
 from bcdm import __version__
 from bcdm.checkpoint import Model, load_operator
 from bcdm.errors import InputError
+from bcdm.files import count_bytes, hash_path
 from bcdm.operators import LinearOperator
 
 __all__ = [
@@ -24,7 +25,6 @@ __all__ = [
     "hash_array",
     "hash_content",
     "hash_operator",
-    "hash_path",
     "hash_result",
     "name_slice",
     "seal",
@@ -35,23 +35,6 @@ FIXED = ("model", "input", "operator", "measurement", "settings")
 # How samples are keyed; results of earlier versions do not say, and are keyed by numbers alone.
 NOISE = "by seed, item and sample"
 SAMPLES, OPERATOR = "samples.zarr", "operator.safetensors"
-_BLOCK = 1 << 20
-
-
-def hash_path(path: Path) -> str:
-    """SHA-256 of a file, or of all files of a folder with their names."""
-    digest = hashlib.sha256()
-    try:
-        files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
-        for file in files:
-            if path.is_dir():
-                digest.update(file.relative_to(path).as_posix().encode())
-            with file.open("rb") as stream:
-                while block := stream.read(_BLOCK):
-                    digest.update(block)
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
-    return digest.hexdigest()
 
 
 def name_slice(provenance: Mapping[str, Any], number: int) -> str:
@@ -106,9 +89,11 @@ def _hash_samples(path: Path) -> str:
 
 
 def seal(content: Mapping[str, Any], folder: Path, files: Sequence[Path]) -> dict[str, Any]:
-    """Adds the hashes of files in a folder, and one of all that is said then."""
-    hashes = {path.relative_to(folder).as_posix(): hash_result(path) for path in files}
-    whole = {**content, "files": hashes}
+    """Adds hashes and sizes of files in a folder, and a hash of all that is said then."""
+    names = {path.relative_to(folder).as_posix(): path for path in files}
+    hashes = {name: hash_result(path) for name, path in names.items()}
+    sizes = {name: count_bytes(path) for name, path in names.items()}
+    whole = {**content, "files": hashes, "sizes": sizes}
     return {**whole, "seal": hash_content(whole)}
 
 

@@ -12,6 +12,8 @@ from bcdm import __version__
 from bcdm.checkpoint import Model, load, load_operator
 from bcdm.diffusion import DPMSolver, sample
 from bcdm.errors import InputError
+from bcdm.files import hash_path
+from bcdm.folders import MARKER, stays_inside
 from bcdm.measurement import Measurement
 from bcdm.reconstruction.files import KEPT
 from bcdm.reconstruction.provenance import (
@@ -20,7 +22,6 @@ from bcdm.reconstruction.provenance import (
     hash_array,
     hash_content,
     hash_operator,
-    hash_path,
     hash_result,
     name_slice,
 )
@@ -49,10 +50,10 @@ def verify(path: Path, source: Path | None = None, model_path: str | None = None
         model_path: Where the model is; left out: where models are looked for by name.
     """
     folder = _find_folder(path)
-    run = _read_run(folder / "run.json")
+    run = _read_run(folder / MARKER)
     name = path.relative_to(folder).as_posix()
     try:
-        own = name == "run.json" or name in KEPT
+        own = name in (MARKER, "report.html", *KEPT)
         stored = run if own else read_provenance(path)
         if stored is None:
             raise InputError(f"{path} carries no provenance: was it written by bcdm?")
@@ -75,7 +76,7 @@ def verify(path: Path, source: Path | None = None, model_path: str | None = None
 def _find_folder(path: Path) -> Path:
     """Where the run's own files are: beside a result, or one folder above."""
     for folder in (path.parent, path.parent.parent):
-        if (folder / "run.json").is_file():
+        if (folder / MARKER).is_file():
             return folder
     raise InputError(f"no run.json beside {path}: leave results in the folder they were made in")
 
@@ -100,7 +101,9 @@ def _check_files(folder: Path, run: dict[str, Any], identity: str) -> list[Verdi
     changed = []
     for name, digest in run["files"].items():
         try:
-            if not (folder / name).exists():
+            if not stays_inside(name):
+                changed.append(f"{name} is not in this folder")
+            elif not (folder / name).exists():
                 changed.append(f"{name} is missing")
             elif hash_result(folder / name) != digest:
                 changed.append(f"{name} has changed")

@@ -1,0 +1,84 @@
+"""What `bcdm reconstruct` is asked for, and whether it was done before. Needs no torch."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bcdm import __version__
+from bcdm.commands.echo import answer
+from bcdm.errors import InputError
+from bcdm.files import hash_path
+from bcdm.shelf import find_model
+
+__all__ = ["Given", "describe_request", "show_finished"]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a user says about the inputs.
+
+    Attributes:
+        mask: File that says what was measured.
+        operator: A stored operator, or its settings.
+        key: The array to read.
+        noise_std: In the file's units.
+        features: Regions to judge.
+        simulate: Whether the inputs are clean images.
+    """
+
+    mask: Path | None = None
+    operator: str | None = None
+    key: str | None = None
+    noise_std: float | None = None
+    features: tuple[str, ...] = ()
+    simulate: bool = False
+
+    def __post_init__(self) -> None:
+        if self.simulate and self.mask is not None:
+            raise InputError("--simulate measures clean images itself: give --operator, not --mask")
+
+
+def describe_request(path: Path, model: str, settings: Mapping[str, float], given: Given) -> str:
+    """A hash of all that a result depends on, files by what they hold.
+
+    Empty where a file cannot be read: the command itself says then what is wrong.
+
+    Args:
+        path: The input.
+        model: Name or folder.
+        settings: Of the plan.
+        given: What is said about the input.
+    """
+    # Masks of regions; a region may also be the number of a slice, a comma and a file.
+    files = [Path(part) for text in given.features for part in (text, text.partition(",")[2])]
+    if given.operator is not None and Path(given.operator).suffix == ".safetensors":
+        files.append(Path(given.operator))
+    try:
+        content = {
+            "version": __version__,
+            "name": path.name,
+            "input": hash_path(path),
+            # It holds the hashes of the weights.
+            "model": hash_path(find_model(model) / "config.json"),
+            "settings": dict(settings),
+            "mask": None if given.mask is None else hash_path(given.mask),
+            "given": [given.operator, given.key, given.noise_std, given.simulate, given.features],
+            "files": [hash_path(file) for file in files if file.is_file()],
+        }
+    except (InputError, OSError):
+        return ""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def show_finished(out: Path, found: Mapping[str, Any]) -> None:
+    """Says again what a finished run found; a run that was refused is refused again."""
+    if "refused" in found:
+        raise InputError(found["refused"])
+    answer(f"{found['trust']['light']}: {found['trust']['summary']}")
+    for one in found["features"]:
+        answer(f"{one['feature']}: {one['in words']}")
+    for name in found["files"]:
+        answer(f"there already: {out / name}")
