@@ -120,36 +120,26 @@ def _check_kind(scan: Scan, model: Model, operator: LinearOperator) -> None:
 
 
 def _choose_operator(scan: Scan, model: Model) -> LinearOperator:
-    trained = model.trained_operator
-    if scan.kind == "k-space":
-        if scan.data.shape[1] > 1:
-            read = f" (read as: {scan.facts['read as']})" if "read as" in scan.facts else ""
+    """What the scan says it was measured with, or the only one that the model knows."""
+    found, trained = _read_operator(scan, model), model.trained_operator
+    if found is None:
+        # Only what measures everything can be taken for granted: a hole is not seen in an image.
+        if trained is None or _has_holes(trained, model):
             raise UnfitError(
-                f"{scan.path.name} has {scan.data.shape[1]} coils and {model.config.name} takes "
-                f"one: combine them first{read}"
+                f"{scan.path.name} does not say how it was measured: bcdm reconstruct needs "
+                "--operator or --mask"
             )
-        assert scan.mask is not None
-        found: LinearOperator = FourierMask(torch.from_numpy(scan.mask), real=True)
-        kind: type[LinearOperator] = FourierMask
-    elif scan.mask is not None:
-        found, kind = PixelMask(torch.from_numpy(scan.mask)), PixelMask
-    elif trained is not None and not isinstance(trained, (FourierMask, PixelMask)):
         return trained
-    else:
-        raise UnfitError(
-            f"{scan.path.name} does not say how it was measured: bcdm reconstruct needs "
-            "--operator or --mask"
-        )
     if trained is None:
         return found
-    if not isinstance(trained, kind):
+    if type(trained) is not type(found):
         raise UnfitError(
             f"{model.config.name} is made for {type(trained).__name__}, and {scan.path.name} was "
-            f"measured by {kind.__name__}: choose another model"
+            f"measured by {type(found).__name__}: choose another model"
         )
-    assert isinstance(found, (FourierMask, PixelMask))
-    assert isinstance(trained, (FourierMask, PixelMask))
-    own, other = trained.mask != 0, found.mask
+    own, other = (one.find_data(torch.from_numpy(scan.data[:1])) for one in (trained, found))
+    assert own is not None
+    assert other is not None
     if own.shape[-2:] == other.shape[-2:] and not torch.equal(own, other.expand_as(own)):
         away = int((own != other).sum())
         raise UnfitError(
@@ -157,6 +147,27 @@ def _choose_operator(scan: Scan, model: Model) -> LinearOperator:
             f"{away} places: choose a model of a family"
         )
     return trained
+
+
+def _has_holes(operator: LinearOperator, model: Model) -> bool:
+    """Whether some entries of a measurement carry no data."""
+    return operator.find_data(operator.forward(torch.zeros(1, *model.shape))) is not None
+
+
+def _read_operator(scan: Scan, model: Model) -> LinearOperator | None:
+    """What a scan says it was measured with; None if it does not say."""
+    if scan.mask is None:
+        return None
+    mask = torch.from_numpy(scan.mask)
+    if scan.kind == "image":
+        return PixelMask(mask)
+    if scan.data.shape[1] > 1:
+        read = f" (read as: {scan.facts['read as']})" if "read as" in scan.facts else ""
+        raise UnfitError(
+            f"{scan.path.name} has {scan.data.shape[1]} coils and {model.config.name} takes "
+            f"one: combine them first{read}"
+        )
+    return FourierMask(mask, real=True)
 
 
 def _check_shape(scan: Scan, model: Model, operator: LinearOperator) -> None:

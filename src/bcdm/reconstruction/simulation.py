@@ -10,7 +10,7 @@ from bcdm.checkpoint import Model
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.noise import NoiseEstimate
-from bcdm.operators import FourierMask, LinearOperator, PixelMask
+from bcdm.operators import LinearOperator
 from bcdm.reconstruction.fitting import Fitted, check_noise
 from bcdm.reconstruction.units import choose_units
 from bcdm.scans import Scan
@@ -56,17 +56,21 @@ def simulate_scan(
         check_operator(operator, model)
     units = choose_units(scan, model, native)
     std = noise_std if noise_std is not None else model.noise_std / units.gain
-    y = Measurement.simulate(native, operator, std, seed=seed).y
-    mask = None
-    if isinstance(operator, (FourierMask, PixelMask)):
-        mask = operator.mask.reshape(-1, *operator.mask.shape[-2:])[0].cpu().numpy() != 0
+    simulated = Measurement.simulate(native, operator, std, seed=seed)
+    carries = simulated.data_mask
     measured = replace(
         scan,
-        kind="k-space" if isinstance(operator, FourierMask) else "image",
-        data=np.ascontiguousarray(y.cpu().numpy()),
-        mask=mask,
+        kind="k-space" if simulated.y.is_complex() else "image",
+        data=np.ascontiguousarray(simulated.y.cpu().numpy()),
+        mask=None if carries is None else _take_first(carries),
         size=(model.shape[-2], model.shape[-1]),
         facts=dict(scan.facts) | {"simulated": True},
     )
     noise = NoiseEstimate(std, 0.0, "stated, the measurement is simulated", 0)
     return Fitted(measured, operator, noise, units), units.gain * native + units.offset
+
+
+def _take_first(mask: Tensor) -> np.ndarray:
+    """The mask (H, W) of the first channel of the first slice: those of a scan share it."""
+    first: np.ndarray = mask.reshape(-1, *mask.shape[-2:])[0].cpu().numpy()
+    return first
