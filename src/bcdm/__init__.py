@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from bcdm.diffusion import sample as sample
     from bcdm.measurement import Measurement as Measurement
     from bcdm.reconstruction import reconstruct as reconstruct
+    from bcdm.report.posteriors import draw_posterior as draw_posterior
+    from bcdm.report.posteriors import report_posterior as report_posterior
     from bcdm.training.run import train as train
 
 __version__ = "0.1.0"
@@ -26,9 +28,11 @@ _HOME = {
     "Measurement": "bcdm.measurement",
     "VE": "bcdm.diffusion",
     "VP": "bcdm.diffusion",
+    "draw_posterior": "bcdm.report.posteriors",
     "load": "bcdm.checkpoint",
     "posterior_mean": "bcdm.diffusion",
     "reconstruct": "bcdm.reconstruction",
+    "report_posterior": "bcdm.report.posteriors",
     "sample": "bcdm.diffusion",
     "train": "bcdm.training.run",
 }

@@ -14,8 +14,8 @@ from bcdm.measurement import Measurement
 from bcdm.operators import PixelMask
 from bcdm.reconstruction import Posterior, reconstruct
 from bcdm.reconstruction.posterior import draw_samples
-from bcdm.reconstruction.reporting import make_report
 from bcdm.report.content import Gap, Slice
+from bcdm.report.posteriors import make_report
 
 
 @pytest.fixture

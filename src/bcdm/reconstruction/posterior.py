@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+import bcdm  # the public names: what is shown lies above this room
 from bcdm.checkpoint import Model
 from bcdm.checkpoint.calibration import find_factor
 from bcdm.diffusion import DPMSolver, posterior_mean, sample
@@ -124,12 +125,7 @@ class Posterior:
             path: The file to write.
             truth: The images behind the data, (B, C, H, W), if the measurement was simulated.
         """
-        from bcdm.reconstruction.reporting import make_report
-        from bcdm.report.html import write_report
-
-        if truth is not None and truth.shape != self.mean.shape:
-            raise ShapeError(f"truth has shape {tuple(truth.shape)}, not {tuple(self.mean.shape)}")
-        write_report(Path(path), make_report(self.split(), self.trust, truth=truth))
+        bcdm.report_posterior(self, path, truth=truth)
 
     def figure(
         self,
@@ -150,9 +146,7 @@ class Posterior:
             samples: How many to show.
             truth: The images behind the data, (B, C, H, W), if the measurement was simulated.
         """
-        from bcdm.reconstruction.reporting import draw_posterior
-
-        draw_posterior(path, self, number=number, samples=samples, truth=truth)
+        bcdm.draw_posterior(self, path, number=number, samples=samples, truth=truth)
 
     def split(self) -> "list[Posterior]":
         """One posterior for each measurement of the batch."""

@@ -11,17 +11,18 @@ from torch import Tensor
 
 from bcdm.checkpoint import Model
 from bcdm.checkpoint.calibration import Calibration
-from bcdm.errors import InputError
+from bcdm.errors import InputError, ShapeError
 from bcdm.evaluation import describe_ssim, psnr, ssim
 from bcdm.reconstruction.fitting import Fitted
 from bcdm.reconstruction.posterior import Posterior
 from bcdm.reconstruction.units import Units
 from bcdm.report.content import Curve, Gap, Interval, Quality, Report, Slice, Trust
 from bcdm.report.figures import draw_figure
+from bcdm.report.html import write_report
 from bcdm.report.sketches import sketch
 from bcdm.trust import join
 
-__all__ = ["describe_scan", "draw_posterior", "make_report"]
+__all__ = ["describe_scan", "draw_posterior", "make_report", "report_posterior"]
 
 LEVEL = 0.8
 SSIM_SIDE = 11  # pixels that the window of Wang et al. needs
@@ -86,9 +87,18 @@ def make_report(
     )
 
 
+def report_posterior(
+    posterior: Posterior, path: str | Path, *, truth: Tensor | None = None
+) -> None:
+    """Writes the report of a posterior: one HTML file; see `Posterior.report`."""
+    if truth is not None and truth.shape != posterior.mean.shape:
+        raise ShapeError(f"truth has shape {tuple(truth.shape)}, not {tuple(posterior.mean.shape)}")
+    write_report(Path(path), make_report(posterior.split(), posterior.trust, truth=truth))
+
+
 def draw_posterior(
-    path: str | Path,
     posterior: Posterior,
+    path: str | Path,
     *,
     number: int = 0,
     samples: int = 2,
