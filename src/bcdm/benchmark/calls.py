@@ -83,9 +83,9 @@ def _compare_cost(
     problem = choose_problem(model, options)
     x = torch.zeros(1, *model.shape)
     measurement = Measurement.simulate(x, problem.operator, problem.noise_std, seed=0)
-    network = model.config.network.model_copy(update={"iterations": PAPER_ITERATIONS})
-    settings = model.config.parameterisation.model_copy(
-        update={"statistic": "whitened", "output": "image", "probes": False}
+    network = replace(model.config.network, iterations=PAPER_ITERATIONS)
+    settings = replace(
+        model.config.parameterisation, statistic="whitened", output="image", probes=False
     )
     config = model.config.model_copy(update={"network": network, "parameterisation": settings})
     paper = build_method(config, model.shape)

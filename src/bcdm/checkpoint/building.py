@@ -9,7 +9,7 @@ from bcdm.checkpoint import settings
 from bcdm.data import Preparation
 from bcdm.diffusion import VE, VP, Bridge, Schedule
 from bcdm.errors import InputError
-from bcdm.methods import Bayesian, Parameterisation
+from bcdm.methods import Bayesian
 from bcdm.networks import Experts, NCSNpp, NCSNppConfig, UnrolledNetwork
 from bcdm.operators import (
     BlockMean,
@@ -119,18 +119,17 @@ def build_method(config: settings.RunConfig, shape: tuple[int, ...]) -> Bayesian
     """The untrained method for images of `shape` (C, H, W); weights follow from the seed."""
     network = config.network
     schedule = build_schedule(config.schedule)
-    plain = network.model_dump(exclude={"iterations", "experts_below_t"})
     # The paper's iterations pass on the image alone; a residual needs to know what it is added to.
     recall = network.iterations > 1 and config.parameterisation.output != "image"
-    parameterisation = Parameterisation(**config.parameterisation.model_dump())
+    parameterisation = config.parameterisation
     if parameterisation.statistic == "bridge" and config.schedule.kind != "bridge":
         raise InputError("the statistic bridge needs schedule.kind=bridge")
     images = 1 + int(recall) + parameterisation.extra_images
-    backbone = NCSNppConfig(
+    backbone = NCSNppConfig.of(
+        network,
         channels_in=shape[0] * images + parameterisation.extra_channels,
         channels_out=shape[0],
         image_size=shape[-1],
-        **plain,
     )
     seed, split = config.training.seed, network.experts_below_t
     core: torch.nn.Module = NCSNpp(backbone, seed=seed)

@@ -3,6 +3,7 @@
 import difflib
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,6 +19,8 @@ from pydantic import (
 )
 
 from bcdm.errors import InputError
+from bcdm.methods import Parameterisation
+from bcdm.networks import Structure
 
 __all__ = [
     "DataConfig",
@@ -202,38 +205,18 @@ OperatorConfig = Annotated[
 ]
 
 
-class NetworkConfig(_Model):
-    """The NCSN++ backbone and how often it is unrolled."""
+@dataclass(frozen=True)
+class NetworkConfig(Structure):
+    """The NCSN++ backbone, how often it is unrolled and how many share the noise levels.
 
-    width: int = 32
-    multipliers: tuple[int, ...] = (1, 1, 2, 2, 4, 4)
-    blocks: int = 2
-    attention: tuple[int, ...] = (16,)
-    fir: bool = True
-    progressive_input: Literal["none", "input_skip", "residual"] = "input_skip"
-    progressive_output: Literal["none", "output_skip", "residual"] = "output_skip"
-    dropout: float = 0.0
-    fourier_scale: float = 0.25
-    checkpointing: bool = False
-    channels_last: bool = True
-    patch: int = 1
-    iterations: int = Field(default=1, ge=1, le=1000)
+    Attributes:
+        iterations: Of the unrolled network.
+        experts_below_t: Two experts split at this step of 1000 (the paper: 50); one network when
+            left out.
+    """
+
+    iterations: Annotated[int, Field(ge=1, le=1000)] = 1
     experts_below_t: int | None = None
-    """Two experts split at this step of 1000 (the paper: 50); one network when left out."""
-
-
-class ParameterisationConfig(_Model):
-    """What the network sees and gives; see methods/bayesian.py."""
-
-    statistic: Literal["whitened", "pivot", "wiener", "normalised", "dual", "joint", "bridge"] = (
-        "wiener"
-    )
-    output: Literal["image", "residual", "denoised", "noise", "bridge"] = "residual"
-    weight: float = 0.01
-    prior_std: float = 0.5
-    known_std: float = 0.0
-    model_std: float = 0.0
-    probes: bool = False
 
 
 class ScheduleConfig(_Model):
@@ -292,7 +275,7 @@ class RunConfig(_Model):
     """In units of the prepared images (`data.value_range`); a range is drawn log-uniformly."""
     schedule: ScheduleConfig = ScheduleConfig()
     network: NetworkConfig = NetworkConfig()
-    parameterisation: ParameterisationConfig = ParameterisationConfig()
+    parameterisation: Parameterisation = Parameterisation()
     training: TrainingConfig
 
 
@@ -336,8 +319,9 @@ def _explain(error: ValidationError) -> str:
     """The first mistake, and the nearest valid name where one is unknown."""
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
-    if first["type"] != "extra_forbidden":
-        return f"setting {where}: {first['msg']}"
+    # Models and dataclasses have different words for the same.
+    if first["type"] not in ("extra_forbidden", "unexpected_keyword_argument"):
+        return f"setting {where}: {first['msg'].removeprefix('Value error, ')}"
     near = difflib.get_close_matches(str(first["loc"][-1]), _known_keys(first["loc"]), n=1)
     return f"unknown setting {where}" + (f"; did you mean {near[0]!r}?" if near else "")
 
@@ -370,13 +354,26 @@ def _override(raw: dict[str, Any], override: str) -> None:
 
 def _known_keys(place: tuple[int | str, ...]) -> list[str]:
     """The settings of the group that an unknown one stands in."""
-    groups: dict[int | str, type[BaseModel]] = {
-        "data": DataConfig, "network": NetworkConfig, "parameterisation": ParameterisationConfig,
-        "schedule": ScheduleConfig, "training": TrainingConfig, "levels": LevelConfig,
-        "fourier_mask": FourierMaskConfig, "centre_box": PixelMaskConfig,
-        "block_mean": BlockMeanConfig, "gaussian_blur": BlurConfig, "family": FamilyConfig,
-        "k_space": KSpaceFamilyConfig, "holes": HolesFamilyConfig, "blurs": BlursFamilyConfig,
-        "blocks": BlocksFamilyConfig,
-    }  # fmt: skip
-    group = groups.get(place[-2], RunConfig) if len(place) > 1 else RunConfig
-    return list(group.model_fields)
+    group = _GROUPS.get(place[-2], RunConfig) if len(place) > 1 else RunConfig
+    if issubclass(group, BaseModel):
+        return list(group.model_fields)
+    return [field.name for field in fields(group)]
+
+
+_GROUPS: dict[int | str, type[BaseModel] | type[Structure] | type[Parameterisation]] = {
+    "block_mean": BlockMeanConfig,
+    "blocks": BlocksFamilyConfig,
+    "blurs": BlursFamilyConfig,
+    "centre_box": PixelMaskConfig,
+    "data": DataConfig,
+    "family": FamilyConfig,
+    "fourier_mask": FourierMaskConfig,
+    "gaussian_blur": BlurConfig,
+    "holes": HolesFamilyConfig,
+    "k_space": KSpaceFamilyConfig,
+    "levels": LevelConfig,
+    "network": NetworkConfig,
+    "parameterisation": Parameterisation,
+    "schedule": ScheduleConfig,
+    "training": TrainingConfig,
+}

@@ -2,10 +2,11 @@ r"""What the network sees and what its output means, put together from settings.
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
+from pydantic import ConfigDict
 from torch import Tensor
 
 from bcdm.conditioning import Conditioning
@@ -68,6 +69,9 @@ class Parameterisation:
         probes: The network also sees $C$ applied to two fixed images, a flat and a rough one: what
             the operator and its noise leave unknown, where one network serves many of them.
     """
+
+    # Files of settings hold it as it is, strictly.
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     statistic: StatisticName = "wiener"
     output: OutputName = "residual"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, field, fields
+from typing import ClassVar, Literal, get_args
 
 import torch
+from pydantic import ConfigDict
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
@@ -23,20 +24,17 @@ from bcdm.networks.layers import (
     upsample,
 )
 
-__all__ = ["NCSNpp", "NCSNppConfig"]
+__all__ = ["NCSNpp", "NCSNppConfig", "Structure"]
 
 ProgressiveInput = Literal["none", "input_skip", "residual"]
 ProgressiveOutput = Literal["none", "output_skip", "residual"]
 
 
 @dataclass(frozen=True)
-class NCSNppConfig:
-    """Plain values that fix the structure of `NCSNpp`.
+class Structure:
+    """Plain values that fix the inside of `NCSNpp`; files of settings hold them as they are.
 
     Attributes:
-        channels_in: Channels of the input image, with all conditioning channels.
-        channels_out: Channels of the output image.
-        image_size: Nominal size; only says at which level attention sits.
         width: Channels of the first level; the noise-level embedding has four times as many.
         multipliers: Channels of each level, in units of `width`; each level halves the size.
         blocks: Residual blocks per level on the way down (one more on the way up).
@@ -53,9 +51,8 @@ class NCSNppConfig:
             the output; 2 saves more than half of the time at full size. The paper has 1.
     """
 
-    channels_in: int = 1
-    channels_out: int = 1
-    image_size: int = 256
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
+
     width: int = 32
     multipliers: tuple[int, ...] = (1, 1, 2, 2, 4, 4)
     blocks: int = 2
@@ -73,15 +70,46 @@ class NCSNppConfig:
         """Checks the values; lists, as JSON gives them, become tuples."""
         object.__setattr__(self, "multipliers", tuple(self.multipliers))
         object.__setattr__(self, "attention", tuple(self.attention))
-        sizes = (self.channels_in, self.channels_out, self.image_size, self.width, self.blocks)
-        if min(*sizes, self.patch, *self.multipliers) < 1 or not self.multipliers:
-            raise InputError("channels, image_size, width, blocks, multipliers must be 1 or more")
+        sizes = (self.width, self.blocks, self.patch, *self.multipliers)
+        if min(sizes) < 1 or not self.multipliers:
+            raise InputError("width, blocks, patch and multipliers must be 1 or more")
         if self.progressive_input not in get_args(ProgressiveInput):
             raise InputError(f"progressive_input must be one of {get_args(ProgressiveInput)}")
         if self.progressive_output not in get_args(ProgressiveOutput):
             raise InputError(f"progressive_output must be one of {get_args(ProgressiveOutput)}")
         if not 0 <= self.dropout < 1:
             raise InputError("dropout must be in [0, 1)")
+
+
+@dataclass(frozen=True)
+class NCSNppConfig(Structure):
+    """The structure, and what it is for.
+
+    Attributes:
+        channels_in: Channels of the input image, with all conditioning channels.
+        channels_out: Channels of the output image.
+        image_size: Nominal size; only says at which level attention sits.
+    """
+
+    channels_in: int = field(default=1, kw_only=True)
+    channels_out: int = field(default=1, kw_only=True)
+    image_size: int = field(default=256, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Checks the values."""
+        super().__post_init__()
+        if min(self.channels_in, self.channels_out, self.image_size) < 1:
+            raise InputError("channels and image_size must be 1 or more")
+
+    @classmethod
+    def of(
+        cls, structure: Structure, *, channels_in: int, channels_out: int, image_size: int
+    ) -> NCSNppConfig:
+        """A structure for some images."""
+        inside = {f.name: getattr(structure, f.name) for f in fields(Structure)}
+        return cls(
+            **inside, channels_in=channels_in, channels_out=channels_out, image_size=image_size
+        )
 
     def channels(self, level: int) -> int:
         """Channels of a level; level 0 has the full size."""
