@@ -65,13 +65,16 @@ def test_known_pixels_are_kept(picture, masked: Path, tmp_path: Path) -> None:
     assert np.sqrt(np.mean((pixels - given)[:, known] ** 2)) < 1.3 * 6.4
 
 
-def test_an_interrupted_run_goes_on_to_the_same_bits(picture, masked: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("done", [4, 7])
+def test_an_interrupted_run_goes_on_to_the_same_bits(
+    picture, masked: Path, tmp_path: Path, done: int
+) -> None:
     whole, part = tmp_path / "whole", tmp_path / "part"
     reconstruct(picture, masked, whole, "--force")
     reconstruct(picture, masked, part, "--force")
     store = zarr.open_array(part / "samples.zarr", mode="r+")
-    store[0, 4:] = np.nan
-    store.attrs["done"] = {"0": 4}
+    store[0, done:] = np.nan
+    store.attrs["done"] = {"0": done}
     again = reconstruct(picture, masked, part, "--force")
     assert again.exit_code == 0, again.output
     first, second = (np.asarray(zarr.open_array(f / "samples.zarr", mode="r"))

@@ -13,7 +13,6 @@ from bcdm.errors import InputError, ShapeError
 from bcdm.measurement import Measurement
 from bcdm.operators import PixelMask
 from bcdm.reconstruction import Posterior, reconstruct
-from bcdm.reconstruction.posterior import draw_samples
 from bcdm.report.content import Gap, Slice
 from bcdm.report.posteriors import make_report
 
@@ -30,8 +29,12 @@ def test_five_lines(masked_model: Model, measurement, images, tmp_path) -> None:
     # A network that was never trained keeps the noise of the data in its samples.
     assert [card.light for card in posterior.trust] == ["red", "red"]
     assert all("do not explain the data" in card.summary for card in posterior.trust)
+    torch.testing.assert_close(posterior.mean, posterior.samples.mean(0))
+    assert not torch.allclose(posterior.mean, posterior.preview, atol=1e-3)
     posterior.save(tmp_path / "out.npz")
     with np.load(tmp_path / "out.npz") as file:
+        np.testing.assert_array_equal(file["mean"], posterior.mean.numpy())
+        np.testing.assert_array_equal(file["preview"], posterior.preview.numpy())
         np.testing.assert_array_equal(file["samples"], posterior.samples.numpy())
     posterior.report(tmp_path / "report.html", truth=images[:2])
     assert "imulated" in (tmp_path / "report.html").read_text()
@@ -94,7 +97,7 @@ def test_a_sample_is_the_same_in_any_batch(
     drawn = reconstruct(masked_model, part, samples=samples, calls=3, batch=batch, progress=False)
     expected = whole.samples[:samples, rows]
     torch.testing.assert_close(drawn.samples, expected, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(drawn.mean, whole.mean[rows], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(drawn.preview, whole.preview[rows], rtol=1e-5, atol=1e-5)
 
 
 def test_noise_is_that_of_the_item(masked_model: Model, three: Measurement) -> None:
@@ -182,29 +185,6 @@ def test_is_this_feature_real(masked_model: Model, measurement) -> None:
         posterior.support(torch.ones(4, 4, dtype=torch.bool))
     with pytest.raises(InputError, match="surrounds"):
         posterior.support(torch.ones(16, 16, dtype=torch.bool))
-
-
-def test_less_memory_means_smaller_batches() -> None:
-    tried: list[int] = []
-    said: list[str] = []
-
-    def draw(indices, batch: int) -> Tensor:
-        tried.append(batch)
-        if batch > 2:
-            raise MemoryError
-        return torch.tensor(list(indices))
-
-    drawn, lasting = draw_samples(draw, range(5), 8, say=said.append)
-    assert drawn.tolist() == [0, 1, 2, 3, 4]
-    assert lasting == 2
-    assert tried == [8, 4, 2]
-    assert said == [f"out of memory: going on with batches of {size}" for size in (4, 2)]
-
-    def fail(indices, batch: int) -> Tensor:
-        raise RuntimeError("something else")
-
-    with pytest.raises(RuntimeError, match="something else"):
-        draw_samples(fail, range(5), 8)
 
 
 @pytest.mark.parametrize(

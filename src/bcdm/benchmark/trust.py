@@ -126,7 +126,7 @@ def _judge(model: Model, calibration: Calibration, case: Case, calls: int, seed:
         posterior = reconstruct(model, part, samples=1, calls=calls, seed=seed + start,
                                 progress=False)  # fmt: skip
         lights += [card.light for card in posterior.trust]
-        scores = find_scores(model, part, calibration.looks, posterior.mean, posterior.samples)
+        scores = find_scores(model, part, calibration.looks, posterior.preview, posterior.samples)
         for row in scores:
             found = calibration.find_tails(row)
             for name, column in tails.items():

@@ -10,7 +10,7 @@ from bcdm.commands.models import calibrate, evaluate, train
 from bcdm.commands.reconstruct import INTERRUPTED, demo, reconstruct
 from bcdm.commands.results import feature, verify
 from bcdm.commands.studies import curves, paper, study
-from bcdm.errors import InputError
+from bcdm.errors import InputError, MachineError
 
 __all__ = ["cli", "main"]
 
@@ -32,7 +32,7 @@ def main() -> None:
     """Runs the command line; an unusable input is one line and exit code 2, Ctrl-C one and 130."""
     try:
         code = cli(standalone_mode=False)
-    except (InputError, OSError) as error:
+    except (InputError, MachineError, OSError) as error:
         say(f"error: {error}")
         raise SystemExit(2) from None
     except click.ClickException as error:

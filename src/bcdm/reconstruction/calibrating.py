@@ -69,7 +69,7 @@ def calibrate(
         measurement = simulate(model, images[numbers], numbers, seed)
         posterior = reconstruct(model, measurement, samples=1, calls=calls,
                                 seed=seed + numbers[0], progress=False)  # fmt: skip
-        rows += find_scores(model, measurement, looks, posterior.mean, posterior.samples)
+        rows += find_scores(model, measurement, looks, posterior.preview, posterior.samples)
         report(f"scores: {len(rows)} of {len(images)}")
     if factors is None:
         factors = _fit_factors(model, images, samples, calls, intervals, seed, report)

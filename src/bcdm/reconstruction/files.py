@@ -9,72 +9,27 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import Tensor
 from tqdm.auto import tqdm
 
 from bcdm.checkpoint import Model, save_operator
 from bcdm.checkpoint.calibration import find_factor
-from bcdm.diffusion import DPMSolver, posterior_mean, sample
 from bcdm.errors import InputError
 from bcdm.files import remove_partial, replacing, write_arrays, write_text
 from bcdm.folders import MARKER, claim
+from bcdm.reconstruction.drawing import Drawer, Drawn, Item, draw_preview
 from bcdm.reconstruction.features import Feature, crop_middle, weigh
 from bcdm.reconstruction.fitting import Fitted
-from bcdm.reconstruction.posterior import CALLS, Posterior, draw_samples
-from bcdm.reconstruction.provenance import NOISE, OPERATOR, SAMPLES, collect, name_slice, seal
+from bcdm.reconstruction.items import LEVEL, Plan, RefusedError
+from bcdm.reconstruction.posterior import Posterior
+from bcdm.reconstruction.provenance import OPERATOR, SAMPLES, collect, name_slice, seal
 from bcdm.scans import Results, check_results, write_results
 from bcdm.trust import Trust, find_unfamiliar, join
 
 __all__ = ["Finished", "Plan", "RefusedError", "reconstruct_scan"]
 
-LEVEL = 0.8
 # What a result is made from, beside it: enough to check it and to draw samples again.
 KEPT = (SAMPLES, "measurement.npz", OPERATOR)
 _QUIET_SECONDS = 20
-
-
-class RefusedError(InputError):
-    """A reconstruction whose trust card is red."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How to reconstruct.
-
-    Attributes:
-        samples: Of each slice.
-        calls: Network calls per sample.
-        churn: Of DPM-Solver++.
-        seed: Of all samples.
-        batch: Samples at once.
-        force: Whether to write results although the card is red.
-    """
-
-    samples: int = 16
-    calls: int = CALLS
-    churn: float = 1.0
-    seed: int = 0
-    batch: int = 8
-    force: bool = False
-
-    def __post_init__(self) -> None:
-        least = round((1 + LEVEL) / (1 - LEVEL))
-        if self.samples < least:
-            raise InputError(f"intervals of {LEVEL:.0%} need {least} samples or more")
-        for name in ("calls", "batch"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be 1 or more, got {getattr(self, name)}")
-
-    def to_plain(self) -> dict[str, Any]:
-        """What fixes the samples."""
-        return {
-            "samples": self.samples,
-            "calls": self.calls,
-            "churn": self.churn,
-            "seed": self.seed,
-            "batch": self.batch,
-            "noise": NOISE,
-        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,18 +130,6 @@ def _prepare(model: Model, fitted: Fitted, plan: Plan) -> tuple[dict[str, Any], 
     return collect(model, fitted.scan.path, fitted.operator, y, settings), y
 
 
-def _draw_slices(
-    model: Model, fitted: Fitted, plan: Plan, store: Any, say: Callable[[str], None]
-) -> list[Posterior]:
-    posteriors, lasting = [], plan.batch
-    count = len(fitted.scan.data)
-    with _Progress(count * plan.samples, say) as progress:
-        for number in range(count):
-            one, lasting = _draw_slice(model, fitted, number, plan, store, progress, lasting)
-            posteriors.append(one)
-    return posteriors
-
-
 def _keep_measurement(out: Path, fitted: Fitted, y: np.ndarray) -> None:
     """Writes what the model was given, beside its samples."""
     with replacing(out / "measurement.npz") as partial:
@@ -221,48 +164,40 @@ class _Progress:
             self.say(f"{self._left} samples to go, about {tqdm.format_interval(wait)}")
 
 
-def _draw_slice(
-    model: Model,
-    fitted: Fitted,
-    number: int,
-    plan: Plan,
-    store: Any,
-    progress: _Progress,
-    lasting: int,
-) -> tuple[Posterior, int]:
-    """The samples of one slice, and how many at once the memory took."""
-    measurement = fitted.measure(number)
-    denoiser = model.method.condition(measurement)
-    item = name_slice(store.attrs["provenance"], number)
-    mean = posterior_mean(denoiser, seed=plan.seed, items=[item])
+def _draw_slices(
+    model: Model, fitted: Fitted, plan: Plan, store: Any, say: Callable[[str], None]
+) -> list[Posterior]:
+    """Draws the samples that are not on disk yet, a batch at a time."""
+    drawer, provenance = Drawer(model.method, plan), store.attrs["provenance"]
+    count = len(fitted.scan.data)
+    items = [Item(name_slice(provenance, k), fitted.measure(k)) for k in range(count)]
+    places = {item: number for number, item in enumerate(items)}
+    done = [store.attrs["done"].get(str(number), 0) for number in range(count)]
+    with _Progress(count * plan.samples, say) as progress:
+        progress.advance(sum(done), drawn=False)
 
-    def draw(indices: Sequence[int], batch: int) -> Tensor:
-        return sample(
-            denoiser,
-            DPMSolver(plan.churn),
-            steps=plan.calls,
-            seed=plan.seed,
-            indices=indices,
-            batch_size=batch,
-            progress=False,
-            items=[item] * len(indices),
-        )
+        def keep(drawn: Sequence[Drawn]) -> None:
+            for one in drawn:
+                if one.error is not None:
+                    raise one.error
+                assert one.image is not None
+                store[places[one.item], one.number] = one.image.cpu().numpy()
+                done[places[one.item]] = one.number + 1
+            if drawn:
+                # Only now: a sample counts once it is whole on disk.
+                store.attrs["done"] = {str(number): stop for number, stop in enumerate(done)}
+                progress.advance(len(drawn), drawn=True)
 
-    done = store.attrs.get("done", {}).get(str(number), 0)
-    for start in range(0, plan.samples, plan.batch):
-        stop = min(plan.samples, start + plan.batch)
-        if stop > done:
-            drawn, lasting = draw_samples(draw, range(start, stop), lasting, say=progress.say)
-            store[number, start:stop] = drawn.cpu().numpy()
-            # Only now: a sample counts once it is whole on disk.
-            _mark(store, number, stop)
-        progress.advance(stop - start, drawn=stop > done)
-    samples = torch.from_numpy(np.asarray(store[number]))[:, None]
-    return Posterior(model, measurement, mean, samples), lasting
-
-
-def _mark(store: Any, number: int, stop: int) -> None:
-    store.attrs["done"] = store.attrs.get("done", {}) | {str(number): stop}
+        for number, item in enumerate(items):
+            for k in range(done[number], plan.samples):
+                keep(drawer.add(item, k))
+        keep(drawer.flush())
+    previews = [draw_preview(model.method, item, plan.seed) for item in items]
+    stored = [torch.from_numpy(np.asarray(store[number]))[:, None] for number in range(count)]
+    return [
+        Posterior(model, item.measurement, preview, samples)
+        for item, preview, samples in zip(items, previews, stored, strict=True)
+    ]
 
 
 def _open_store(

@@ -1,27 +1,27 @@
 """Posterior samples of the images behind measurements, and what they say."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import torch
 from torch import Tensor
+from tqdm.auto import tqdm
 
 import bcdm  # the public names: what is shown lies above this room
 from bcdm.checkpoint import Model
 from bcdm.checkpoint.calibration import find_factor
-from bcdm.diffusion import DPMSolver, posterior_mean, sample
+from bcdm.diffusion import posterior_mean
 from bcdm.errors import InputError, ShapeError
 from bcdm.files import replacing, write_arrays
 from bcdm.identity import identify
 from bcdm.measurement import Measurement
+from bcdm.reconstruction.drawing import CALLS, Drawer, Drawn, Item, Sampling
 from bcdm.reconstruction.features import Support, find_support
 from bcdm.trust import Trust, assess
 
-__all__ = ["CALLS", "Posterior", "draw_samples", "reconstruct"]
-
-CALLS = 20
+__all__ = ["CALLS", "Posterior", "reconstruct"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,19 +31,24 @@ class Posterior:
     Attributes:
         model: What made it.
         measurement: What it is conditioned on.
-        mean: By one network call, (B, C, H, W).
+        preview: The mean by one network call, (B, C, H, W): at once, but less exact than `mean`.
         samples: (S, B, C, H, W).
     """
 
     model: Model
     measurement: Measurement
-    mean: Tensor
+    preview: Tensor
     samples: Tensor
+
+    @cached_property
+    def mean(self) -> Tensor:
+        """The average of the samples, (B, C, H, W): the best estimate of the image."""
+        return self.samples.mean(0)
 
     @cached_property
     def trust(self) -> list[Trust]:
         """What speaks for each image of the batch and what against it."""
-        return assess(self.model, self.measurement, self.mean, self.samples)
+        return assess(self.model, self.measurement, self.preview, self.samples)
 
     @cached_property
     def linear(self) -> Tensor:
@@ -105,15 +110,21 @@ class Posterior:
             number: The image of the batch.
             margin: Width of the ring around the region that it is compared with, in pixels.
         """
-        if not 0 <= number < len(self.mean):
-            raise InputError(f"there is no image {number}: the last one is {len(self.mean) - 1}")
+        if not 0 <= number < len(self.preview):
+            raise InputError(f"there is no image {number}: the last one is {len(self.preview) - 1}")
         return find_support(self.samples[:, number], region, margin)
 
     def save(self, path: str | Path) -> None:
-        """Writes mean, standard deviation, interval and samples to an .npz file."""
+        """Writes mean, standard deviation, interval, samples and preview to an .npz file."""
         low, high = self.interval(min(0.8, (len(self.samples) - 1) / (len(self.samples) + 1)))
-        parts = {"mean": self.mean, "std": self.std, "low": low, "high": high,
-                 "samples": self.samples}  # fmt: skip
+        parts = {
+            "mean": self.mean,
+            "std": self.std,
+            "low": low,
+            "high": high,
+            "samples": self.samples,
+            "preview": self.preview,
+        }
         arrays = {name: part.cpu().numpy() for name, part in parts.items()}
         with replacing(Path(path)) as partial:
             write_arrays(partial, arrays)
@@ -154,10 +165,10 @@ class Posterior:
             Posterior(
                 self.model,
                 self.measurement.select(torch.tensor([k])),
-                self.mean[k : k + 1],
+                self.preview[k : k + 1],
                 self.samples[:, k : k + 1],
             )
-            for k in range(len(self.mean))
+            for k in range(len(self.preview))
         ]
 
 
@@ -185,66 +196,52 @@ def reconstruct(
         calls: Network calls per sample.
         churn: Of DPM-Solver++: 0 is the ODE, 1 the SDE.
         seed: Of all noise.
-        batch: Images at once, where there are fewer measurements.
+        batch: Images at once, over measurements and samples.
         progress: A progress bar; None shows it on a terminal only.
         items: Names of the measurements. Left out, each is named by a hash of its content, so that
             measurements of equal content have the same samples.
     """
-    if min(samples, batch) < 1:
-        raise InputError(f"samples and batch must be 1 or more, got {samples} and {batch}")
-    denoiser = model.condition(measurement)
+    sampling = Sampling(samples, calls, churn, seed, batch)
     count = len(measurement.y)
     names = identify(measurement) if items is None else list(items)
     if len(names) != count:
         raise ShapeError(f"{len(names)} names of items for {count} measurements: give one each")
-    mean = posterior_mean(denoiser, seed=seed, items=names)
-    parts = []
-    for start in range(0, samples, max(1, batch // count)):
-        chosen = range(start, min(samples, start + max(1, batch // count)))
-        several = model.method.condition(measurement.repeat(len(chosen)))
-        drawn = sample(
-            several,
-            DPMSolver(churn),
-            steps=calls,
-            seed=seed,
-            indices=[k for _ in names for k in chosen],
-            items=[name for name in names for _ in chosen],
-            progress=progress,
-        )
-        parts.append(drawn.unflatten(0, (count, len(chosen))).transpose(0, 1))
-    return Posterior(model, measurement, mean, torch.cat(parts))
+    previews = []
+    for start in range(0, count, batch):
+        rows = range(start, min(start + batch, count))
+        denoiser = model.condition(measurement.select(torch.tensor(rows)))
+        previews.append(posterior_mean(denoiser, seed=seed, items=[names[row] for row in rows]))
+    drawn = _draw_all(model, measurement, names, sampling, progress)
+    return Posterior(model, measurement, torch.cat(previews), drawn)
 
 
-def draw_samples(
-    draw: Callable[[Sequence[int], int], Tensor],
-    indices: Sequence[int],
-    batch: int,
-    *,
-    say: Callable[[str], None] = lambda line: None,
-) -> tuple[Tensor, int]:
-    """Draws samples in batches, in smaller ones where memory does not last.
+def _draw_all(
+    model: Model,
+    measurement: Measurement,
+    names: Sequence[str],
+    sampling: Sampling,
+    progress: bool | None,
+) -> Tensor:
+    """Samples (S, B, C, H, W); never more than a batch of measurements is conditioned on."""
+    total = len(names) * sampling.samples
+    # A batch that is the only one need not be as large as others.
+    drawer = Drawer(model.method, sampling, fill=total > sampling.batch)
+    images: list[Tensor] = []
+    hidden = None if progress is None else not progress
+    with tqdm(total=total, disable=hidden, desc="sampling", unit="sample") as bar:
 
-    Args:
-        draw: Gives the samples of some indices, computed in batches of a given size.
-        indices: Which samples.
-        batch: How many at once to begin with.
-        say: Hears of a smaller batch.
+        def keep(drawn: Sequence[Drawn]) -> None:
+            for one in drawn:
+                if one.error is not None:
+                    raise one.error
+                assert one.image is not None
+                images.append(one.image)
+            bar.update(len(drawn))
 
-    Returns:
-        The samples, and the batch for which memory lasted.
-    """
-    while True:
-        try:
-            return draw(indices, batch), batch
-        except (MemoryError, RuntimeError) as error:
-            if batch == 1 or not _is_memory(error):
-                raise
-            batch = (batch + 1) // 2
-            say(f"out of memory: going on with batches of {batch}")
-
-
-def _is_memory(error: Exception) -> bool:
-    """Whether an error says that memory is full; torch has a class for it on a GPU only."""
-    text = str(error).lower()
-    said = any(words in text for words in ("allocate memory", "enough memory", "out of memory"))
-    return said or isinstance(error, (MemoryError, torch.OutOfMemoryError))
+        for row, name in enumerate(names):
+            item = Item(name, measurement.select(torch.tensor([row])))
+            for number in range(sampling.samples):
+                keep(drawer.add(item, number))
+        keep(drawer.flush())
+    # Samples come in the order in which they were asked for.
+    return torch.stack(images).unflatten(0, (len(names), sampling.samples)).transpose(0, 1)
