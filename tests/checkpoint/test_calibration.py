@@ -2,9 +2,11 @@
 
 from math import nan
 
+import numpy as np
 import pytest
+import torch
 
-from bcdm.checkpoint.calibration import Calibration
+from bcdm.checkpoint.calibration import Calibration, Typicality
 
 
 @pytest.mark.parametrize(
@@ -23,3 +25,16 @@ def test_tails_of_right_measurements_are_uniform() -> None:
     calibration = Calibration({}, {"residual": table}, 0.0, {}, (0.0, 0.5, 1.0), "nothing")
     tails = [calibration.find_tails({"residual": k - 0.5})["residual"] for k in range(10)]
     assert tails == [k / 10 for k in range(10, 0, -1)]
+
+
+def test_what_is_typical_is_a_distance_in_units_of_its_spread() -> None:
+    """Of normal numbers with any covariance the mean squared distance is 1 a number."""
+    rng = np.random.default_rng(0)
+    mixing = rng.standard_normal((3, 3)) + 3 * np.eye(3)
+    numbers = torch.from_numpy(rng.standard_normal((4000, 3)) @ mixing + [1, 2, 3])
+    found = Typicality.fit(numbers)
+    assert float(found.find_distance(numbers).mean()) == pytest.approx(1, rel=1e-2)
+    far = numbers.mean(0) + torch.from_numpy(np.array([[2.0, 0, 0]]) @ mixing)
+    assert float(found.find_distance(far)) == pytest.approx(4 / 3, rel=0.1)
+    again = Typicality.from_plain(found.to_plain())
+    assert torch.equal(again.find_distance(far), found.find_distance(far))

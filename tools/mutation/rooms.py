@@ -37,8 +37,11 @@ ROOMS = {
         ("diffusion", "methods/test_bridge.py"),
         ("test_learned", "test_trained"),
     ),
-    "trust": Room(("reconstruction/trust.py", "reconstruction/scores.py"), ("reconstruction",)),
-    "calibration": Room(("evaluation/calibration.py",), ("evaluation/test_calibration.py",)),
+    "trust": Room(("trust",), ("trust",)),
+    "calibration": Room(
+        ("evaluation/calibration.py", "checkpoint/calibration.py"),
+        ("evaluation/test_calibration.py", "checkpoint/test_calibration.py"),
+    ),
     "training": Room(
         ("training/objective.py", "training/train.py"),
         ("training", "methods/test_bayesian.py"),
