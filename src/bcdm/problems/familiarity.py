@@ -8,9 +8,10 @@ what acts on pixels. That needs nothing but the operator's own calculus, so it s
 also one of a kind that training never drew.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, pi
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -27,6 +28,9 @@ __all__ = ["Familiarity", "UnfamiliarWarning", "Verdict"]
 _FIRST = 1 << 48
 _NEIGHBOURS = 3
 _MARGIN = 0.02  # of the ranges: a norm is known to a few iterations, a range by its draws
+_LOSS = 0.15  # of the samples that the sparsest operator of training takes
+_NOTHING = 1e-30  # of power: the operator is null
+_CHUNK = 50  # operators described at a time, for memory
 _LEAST = 1e-2  # a difference that matters, of probes of unit norm
 _SHIFT = (5, 3)  # pixels
 _SCALES = (0.0, 1.0, 2.0, 4.0, 8.0)  # of smoothing, in pixels
@@ -80,19 +84,28 @@ class Familiarity:
         if len(shape) != 3 or shape[1:] != self.problems.size:
             reason = f"its images are {shape}, those of training {self.problems.size}"
             return Verdict(inf, False, reason)
-        place, norm = self._describe(one.operator, one.image)
-        distance = float(self._measure(place[None])) / self._threshold
+        places, powers, parts = self._describe(one.operator, one.image, 1)
+        if float(powers) <= _NOTHING:
+            known = self.problems.nothing > 0
+            return Verdict(0.0 if known else inf, known, "" if known else "nothing is measured")
+        distance = float(self._measure(places)) / self._threshold
         low, high = self.problems.noise_std
-        std = float(one.std) / norm
+        std = float(one.std) / float(powers) ** 0.5
         reasons = []
         if not low * (1 - _MARGIN) <= std <= high * (1 + _MARGIN):
             reasons.append(f"noise_std {std:.3g} is outside [{low:.3g}, {high:.3g}]")
-        share = float(place[0]) ** 2
-        least, most = (float(v) ** 2 for v in self._cloud[0][:, 0].aminmax())
+        share = float(places[0, 0]) ** 2
+        cloud = self._cloud
+        least, most = (float(v) ** 2 for v in cloud.places[:, 0].aminmax())
         if not least * (1 - _MARGIN) <= share <= most * (1 + _MARGIN):
             reasons.append(
                 f"the operator shows {share:.1%} of white noise, those of training "
                 f"{least:.1%} to {most:.1%}"
+            )
+        elif float(parts) < float(cloud.parts.min()) * (1 - _LOSS):
+            reasons.append(
+                f"the operator measures {float(parts):.1%} of white noise, those of training "
+                f"{float(cloud.parts.min()):.1%} or more"
             )
         if not distance <= 1:
             reasons.append(
@@ -101,20 +114,24 @@ class Familiarity:
             )
         return Verdict(distance, not reasons, "; ".join(reasons))
 
-    def _describe(self, operator: LinearOperator, image: ImageSpec) -> tuple[Tensor, float]:
-        """What the operator does to the probes, (3 probes,), and its norm."""
+    def _describe(self, operator: LinearOperator, image: ImageSpec, count: int) -> "_Descriptions":
+        """What each of `count` operators does to the probes."""
         low, high = self.problems.noise_std
         channels = image.shape[0]
         probes = self._probes.to(image.dtype).expand(-1, channels, -1, -1) / channels**0.5
         both = torch.cat([probes, probes.roll(_SHIFT, (-2, -1))])
-        same = operator.select(torch.zeros(len(both), dtype=torch.long))
-        power = _measure_power(same, both)
-        floor = power * low * high / self.prior_std**2
-        shown, moved = same.gram_function(lambda e: e / (e + floor), both).chunk(2)
+        rows = torch.arange(count).repeat_interleave(len(both))
+        same, images = operator.select(rows), both.repeat(count, 1, 1, 1)
+        powers, parts = _measure_power(same, images, count)
+        floor = powers * low * high / self.prior_std**2
+        floors = floor.repeat_interleave(len(both))[:, None, None, None]
+        filtered = same.gram_function(lambda e: e / (e + floors), images)
+        shown, moved = filtered.unflatten(0, (count, 2, -1)).unbind(1)
         size = _measure_norm(shown)
-        partly = ((probes.conj() * shown).real.flatten(1).sum(1) - size**2).clamp_min(0)
+        seen = (probes.conj() * shown).real.flatten(-3).sum(-1)
+        partly = (seen - size**2).clamp_min(0)
         local = _measure_norm(moved - shown.roll(_SHIFT, (-2, -1)))
-        return torch.cat([size, partly.sqrt(), local]).double(), power**0.5
+        return _Descriptions(torch.cat([size, partly.sqrt(), local], 1).double(), powers, parts)
 
     @cached_property
     def _probes(self) -> Tensor:
@@ -133,40 +150,77 @@ class Familiarity:
         return torch.stack([image / image.norm() for image in images])[:, None].float()
 
     @cached_property
-    def _cloud(self) -> tuple[Tensor, Tensor]:
-        """Descriptions of drawn operators, and the scale of each number."""
-        cloud = self._draw(_FIRST)
-        return cloud, cloud.std(0).clamp_min(_LEAST)
+    def _cloud(self) -> "_Descriptions":
+        """Descriptions of drawn operators."""
+        return self._draw(_FIRST)
+
+    @cached_property
+    def _scale(self) -> Tensor:
+        """Of each number of a description."""
+        return self._cloud.places.std(0).clamp_min(_LEAST)
 
     @cached_property
     def _threshold(self) -> float:
         """The distance that other draws keep within, but for the fraction `alarm` of them."""
-        fresh = self._draw(_FIRST + self.draws)
+        fresh = self._draw(_FIRST + self.draws).places
         # Draws of a few operators coincide; a distance of nothing is none.
         return max(1e-2, float(torch.quantile(self._measure(fresh), 1 - self.alarm)))
 
-    def _draw(self, first: int) -> Tensor:
-        operator, _ = self.problems.draw(range(first, first + self.draws))
+    def _draw(self, first: int) -> "_Descriptions":
+        # Nothing has no neighbours: it is told by itself, and would stretch every scale.
+        problems = replace(self.problems, nothing=0.0)
+        operator, _ = problems.draw(range(first, first + self.draws))
         image = ImageSpec((1, *self.problems.size))
-        return torch.stack([
-            self._describe(operator.select(torch.tensor([k])), image)[0] for k in range(self.draws)
-        ])  # fmt: skip
+        parts = [
+            self._describe(operator.select(rows), image, len(rows))
+            for rows in torch.arange(self.draws).split(_CHUNK)
+        ]
+        return _Descriptions(*(torch.cat(columns) for columns in zip(*parts, strict=True)))
 
     def _measure(self, places: Tensor) -> Tensor:
         """The mean distance to the nearest draws of the cloud, (B,)."""
-        cloud, scale = self._cloud
-        distances = torch.cdist(places / scale, cloud / scale)
+        distances = torch.cdist(places / self._scale, self._cloud.places / self._scale)
         return distances.topk(_NEIGHBOURS, largest=False).values.mean(1)
 
 
+class _Descriptions(NamedTuple):
+    r"""What operators do to the probes, and how strongly.
+
+    Attributes:
+        places: Numbers that operators are compared by, (B, 3 probes).
+        powers: The largest eigenvalues of $A^\top A$, (B,).
+        parts: Of the energy of white noise, how much is measured at unit norm, (B,): for a mask
+            the part of all samples, whether or not some say the same.
+    """
+
+    places: Tensor
+    powers: Tensor
+    parts: Tensor
+
+
 def _measure_norm(x: Tensor) -> Tensor:
-    return x.abs().square().flatten(1).sum(1).sqrt()
+    """Of each image (..., C, H, W)."""
+    return x.abs().square().flatten(-3).sum(-1).sqrt()
 
 
-def _measure_power(operator: LinearOperator, x: Tensor) -> float:
-    r"""The largest eigenvalue of $A^\top A$, by a few power iterations."""
-    for _ in range(4):
+def _measure_power(operator: LinearOperator, x: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    r"""The largest eigenvalues of $A^\top A$, by a few power iterations; parts.
+
+    Args:
+        operator: `count` operators, each as often as there are images for it.
+        x: Those images (count * images, C, H, W), the first of each of unit norm.
+        count: How many operators.
+    """
+    first = x.unflatten(0, (count, -1))[:, 0]
+    part = torch.zeros(())
+    for number in range(4):
         x = operator.gram_function(lambda e: e, x)
-        x = x / x.abs().square().sum().sqrt().clamp_min(1e-30)
+        each = x.unflatten(0, (count, -1))
+        if number == 0:
+            part = (first.conj() * each[:, 0]).real.flatten(1).sum(1)
+        norms = each.abs().square().flatten(1).sum(1).sqrt().clamp_min(_NOTHING)
+        x = (each / norms[:, None, None, None, None]).flatten(0, 1)
     grown = operator.gram_function(lambda e: e, x)
-    return max(float((x.conj() * grown).real.sum()), 1e-30)
+    powers = (x.conj() * grown).real.unflatten(0, (count, -1)).flatten(1).sum(1)
+    powers = powers.clamp_min(_NOTHING)
+    return powers, part / powers
