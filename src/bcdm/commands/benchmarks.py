@@ -76,6 +76,18 @@ def family(comparison: Path, data: Path | None, work: Path, path: Path | None) -
 
 @benchmark.command()
 @click.argument("model")
+@click.option("--draws", default=200, show_default=True, help="Masks of each kind.")
+@records_option
+def masks(model: str, draws: int, path: Path | None) -> None:
+    """Which k-space masks a model takes; MODEL is a model, or a YAML file of its settings."""
+    from bcdm.benchmark import masks as bench
+
+    records = bench.run(model, name_command(), draws=draws, report=say)
+    finish(records, path, bench.KEYS, bench.COLUMNS)
+
+
+@benchmark.command()
+@click.argument("model")
 @data_option
 @click.option("--limit", default=80, show_default=True, help="Test images of each defect.")
 @click.option("--intervals", default=60, show_default=True, help="Images for coverage.")

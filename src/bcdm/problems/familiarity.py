@@ -28,6 +28,7 @@ __all__ = ["Familiarity", "UnfamiliarWarning", "Verdict"]
 _FIRST = 1 << 48
 _NEIGHBOURS = 3
 _MARGIN = 0.02  # of the ranges: a norm is known to a few iterations, a range by its draws
+_MORE = 0.1  # of the range's upper end: to see a little more than in training does no harm
 _LOSS = 0.15  # of the samples that the sparsest operator of training takes
 _NOTHING = 1e-30  # of power: the operator is null
 _CHUNK = 50  # operators described at a time, for memory
@@ -85,7 +86,7 @@ class Familiarity:
             reason = f"its images are {shape}, those of training {self.problems.size}"
             return Verdict(inf, False, reason)
         places, powers, parts = self._describe(one.operator, one.image, 1)
-        if float(powers) <= _NOTHING:
+        if float(powers) < 2 * _NOTHING:
             known = self.problems.nothing > 0
             return Verdict(0.0 if known else inf, known, "" if known else "nothing is measured")
         distance = float(self._measure(places)) / self._threshold
@@ -97,7 +98,7 @@ class Familiarity:
         share = float(places[0, 0]) ** 2
         cloud = self._cloud
         least, most = (float(v) ** 2 for v in cloud.places[:, 0].aminmax())
-        if not least * (1 - _MARGIN) <= share <= most * (1 + _MARGIN):
+        if not least * (1 - _MARGIN) <= share <= most * (1 + _MORE):
             reasons.append(
                 f"the operator shows {share:.1%} of white noise, those of training "
                 f"{least:.1%} to {most:.1%}"

@@ -1,0 +1,148 @@
+"""Which k-space masks a model of a family takes, and which it refuses.
+
+A gate depends on a model's settings alone, so a file of settings is judged as well: before a
+training that may take hours.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bcdm.assessment.records import Column, Record
+from bcdm.assessment.statistics import bootstrap
+from bcdm.checkpoint import load
+from bcdm.checkpoint.building import build_problems
+from bcdm.checkpoint.settings import load_config
+from bcdm.errors import InputError
+from bcdm.measurement import Measurement
+from bcdm.operators import FourierMask
+from bcdm.problems import DrawnProblems, Familiarity
+from bcdm.problems.families import KSpace
+
+__all__ = ["COLUMNS", "KEYS", "draw_coin_lines", "run"]
+
+KEYS = ("masks",)
+COLUMNS = (Column("accepted", "fraction of masks accepted"),)
+
+Draw = Callable[[np.random.Generator], Tensor]
+_SPARSE = 20.0  # acceleration that is beyond what is trained for
+
+
+def run(
+    model: str, command: str, *, draws: int, seed: int = 0, report: Callable[[str], None]
+) -> list[Record]:
+    """The fraction of masks that are accepted: of each pattern of training, of others, of bad ones.
+
+    Args:
+        model: A model of a family with k-space masks, or a YAML file of settings.
+        command: For the records.
+        draws: Masks of each kind.
+        seed: Of all draws.
+        report: Takes a line a kind.
+    """
+    judge = _open_gate(model)
+    size = judge.problems.size
+    family = next((f for f in judge.problems.families if isinstance(f, KSpace)), None)
+    if family is None:
+        raise InputError(f"{model} was trained for no k-space masks")
+    own = {name: (partial(_draw_own, family, name, size), ">= 0.95") for name in family.patterns}
+    records = []
+    kinds = own | _list_others(family, size) | _list_bad(family, size)
+    for number, (name, (draw, required)) in enumerate(kinds.items()):
+        masks = torch.stack([draw(np.random.default_rng([seed, number, k])) for k in range(draws)])
+        taken = _judge(judge, masks, math.sqrt(math.prod(judge.problems.noise_std)))
+        case: dict[str, object] = {"model": model, "masks": name, "draws": draws}
+        value = float(taken.mean())
+        report(f"{name}: {value:.1%} of {draws} accepted")
+        interval = bootstrap(taken) if 0 < value < 1 else None
+        records.append(
+            Record("fraction of masks accepted", case, value, "", interval, required, seed, command)
+        )
+    return records
+
+
+def draw_coin_lines(
+    size: tuple[int, int], acceleration: float, centre: float, rng: np.random.Generator
+) -> Tensor:
+    """Columns by tosses of a coin, as fastMRI's masks are: their number varies."""
+    columns = size[1]
+    low = round(columns * centre)
+    first = columns // 2 - low // 2
+    lines = rng.uniform(size=columns) < (columns / acceleration - low) / (columns - low)
+    lines[first : first + low] = True
+    return torch.from_numpy(np.tile(lines, (size[0], 1)))
+
+
+def _list_others(family: KSpace, size: tuple[int, int]) -> dict[str, tuple[Draw, str | None]]:
+    """Masks of others: they must be taken where training drew masks of scanners."""
+    required = ">= 0.95" if "random_columns" in family.patterns else None
+
+    def draw_regular(spacing: int, centre: float, rng: np.random.Generator) -> Tensor:
+        lines = np.zeros(size[1], bool)
+        lines[int(rng.integers(spacing)) :: spacing] = True
+        low = round(centre * size[1])
+        first = size[1] // 2 - low // 2
+        lines[first : first + low] = True
+        return torch.from_numpy(np.tile(lines, (size[0], 1)))
+
+    return {
+        "fastMRI 4x, centre .08": (lambda rng: draw_coin_lines(size, 4, 0.08, rng), required),
+        "fastMRI 8x, centre .04": (lambda rng: draw_coin_lines(size, 8, 0.04, rng), required),
+        "every 4th column, centre .08": (partial(draw_regular, 4, 0.08), required),
+        "every 8th column, centre .04": (partial(draw_regular, 8, 0.04), required),
+    }
+
+
+def _list_bad(family: KSpace, size: tuple[int, int]) -> dict[str, tuple[Draw, str | None]]:
+    """Masks that no network could make a good image of."""
+
+    def leave_out_middle(pattern: str, rng: np.random.Generator) -> Tensor:
+        mask = family.draw_pattern(pattern, size, 4.0, rng)
+        rows, columns = (slice(side // 2 - 3, side // 2 + 4) for side in size)
+        mask[slice(None) if pattern.endswith("columns") else rows, columns] = False
+        return mask
+
+    def draw_sparse(pattern: str, rng: np.random.Generator) -> Tensor:
+        return family.draw_pattern(pattern, size, _SPARSE, rng)
+
+    patterns = ("free_points", "free_columns", "random_columns", "poisson")
+    bad: dict[str, tuple[Draw, str | None]] = {
+        f"{name} 20x": (partial(draw_sparse, name), "<= 0.05") for name in patterns
+    }
+    bad |= {
+        f"{name} 4x without a middle": (partial(leave_out_middle, name), "<= 0.05")
+        for name in ("free_points", "random_columns")
+    }
+    return bad
+
+
+def _draw_own(
+    family: KSpace, pattern: str, size: tuple[int, int], rng: np.random.Generator
+) -> Tensor:
+    low, high = (math.log(bound) for bound in family.acceleration)
+    return family.draw_pattern(pattern, size, math.exp(rng.uniform(low, high)), rng)
+
+
+def _judge(judge: Familiarity, masks: Tensor, noise_std: float) -> np.ndarray:
+    operator = FourierMask(masks[:, None], real=True)
+    blank = torch.zeros(len(masks), 1, *judge.problems.size)
+    verdicts = judge.judge(Measurement(operator.forward(blank), operator, noise_std))
+    return np.array([verdict.familiar for verdict in verdicts], float)
+
+
+def _open_gate(model: str) -> Familiarity:
+    if not model.endswith((".yaml", ".yml")):
+        judge = load(model).familiarity
+        if judge is None:
+            raise InputError(f"{model} was trained for one operator, not for a family")
+        return judge
+    config = load_config(Path(model))
+    problems = build_problems(config, config.data.size or (64, 64))
+    if not isinstance(problems, DrawnProblems):
+        raise InputError(f"{model} has one operator, not a family")
+    return Familiarity(problems, config.parameterisation.prior_std)
