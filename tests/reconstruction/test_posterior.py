@@ -13,8 +13,6 @@ from bcdm.errors import InputError, ShapeError
 from bcdm.measurement import Measurement
 from bcdm.operators import PixelMask
 from bcdm.reconstruction import Posterior, reconstruct
-from bcdm.report.content import Gap, Slice
-from bcdm.report.posteriors import make_report
 
 
 @pytest.fixture
@@ -38,47 +36,6 @@ def test_five_lines(masked_model: Model, measurement, images, tmp_path) -> None:
         np.testing.assert_array_equal(file["samples"], posterior.samples.numpy())
     posterior.report(tmp_path / "report.html", truth=images[:2])
     assert "imulated" in (tmp_path / "report.html").read_text()
-
-
-def test_the_report_shows_what_was_drawn_and_runs_no_network(
-    masked_model: Model, measurement, images, tmp_path, monkeypatch
-) -> None:
-    posterior = reconstruct(masked_model, measurement, samples=11, calls=3, progress=False)
-    assert len(posterior.trust) == 2  # judging holds data out, which needs a network call
-
-    def fail(*_: object, **__: object) -> None:
-        raise AssertionError("the report asked the network")
-
-    monkeypatch.setattr(masked_model.method.network, "forward", fail)
-    posterior.report(tmp_path / "report.html", truth=images[:2])
-    assert (tmp_path / "report.html").exists()
-
-
-def test_the_report_compares_averages_with_the_truth(masked_model, measurement, images) -> None:
-    posterior = reconstruct(masked_model, measurement, samples=11, calls=3, progress=False)
-    report = make_report(posterior.split(), posterior.trust, truth=images[:2], left_out=[1])
-    first, second = report.images
-    assert [first.left_out, second.left_out] == [False, True]
-    assert [first.trust, second.trust] == posterior.trust
-    np.testing.assert_allclose(first.mean, posterior.samples[:, 0].mean(0)[0], atol=1e-6)
-    low, high = posterior.interval(0.8)
-    np.testing.assert_array_equal(second.interval.low, low[1, 0])
-    np.testing.assert_array_equal(second.interval.high, high[1, 0])
-    rows = {name: (near, alike) for name, near, alike in second.quality.rows}
-    error = (posterior.samples[:, 1].mean(0) - images[1]).square().mean()
-    assert rows["Posterior mean"][0] == pytest.approx(float(10 * (4 / error).log10()), abs=1e-3)
-    assert "-1 to 1 in its units" in second.quality.convention
-    assert "Wang" in second.quality.convention
-
-
-def test_a_slice_of_nan_is_a_gap_in_the_report(masked_model, measurement, tmp_path) -> None:
-    posterior = reconstruct(masked_model, measurement, samples=3, calls=3, progress=False)
-    posterior.samples[1, 1, 0, 3, 3] = torch.nan
-    report = make_report(posterior.split(), posterior.trust)
-    assert [type(one) for one in report.slices] == [Slice, Gap]
-    posterior.samples[:] = torch.nan
-    posterior.report(tmp_path / "report.html")
-    assert "its numbers are not finite" in (tmp_path / "report.html").read_text()
 
 
 @pytest.fixture

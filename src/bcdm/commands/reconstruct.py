@@ -129,7 +129,7 @@ def _reconstruct_one(
 ) -> None:
     from bcdm.reconstruction.features import parse_feature
     from bcdm.reconstruction.files import reconstruct_scan
-    from bcdm.report.posteriors import describe_scan
+    from bcdm.report.facts import describe_scan
     from bcdm.trust import find_unfamiliar
 
     fitted, truth = _fit(path, model, plan, given)
@@ -161,8 +161,9 @@ def _write_report(
     path: Path, fitted: "Fitted", truth: "Tensor | None", done: "Finished"
 ) -> list[Path]:
     """Writes the report, and says what it says first."""
+    from bcdm.report.facts import describe_scan
     from bcdm.report.html import write_report
-    from bcdm.report.posteriors import describe_scan, make_report
+    from bcdm.report.posteriors import make_report
 
     said = tuple((one["feature"], one["in words"]) for one in done.features)
     report = make_report(

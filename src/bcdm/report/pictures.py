@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from bcdm.report.content import Array
 
 __all__ = [
+    "arrange",
     "deviation_scale",
     "draw_deviation_scale",
     "encode_png",
@@ -32,6 +33,11 @@ _ANCHORS = (
     (0.83, 0.12, 80.0),
     (0.97, 0.05, 105.0),
 )
+
+
+def arrange(image: Array) -> Array:
+    """(C, H, W) to (H, W) or (H, W, 3)."""
+    return image[0] if len(image) == 1 else np.moveaxis(image, 0, -1)
 
 
 @cache

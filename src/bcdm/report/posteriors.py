@@ -1,32 +1,32 @@
-"""The report of a reconstruction: what was measured, what is known, and what to trust."""
+"""From posteriors to a report: everything about them, as plain values and arrays.
 
-import math
+It shows what was drawn: nothing here calls a network or a sampler.
+"""
+
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from bcdm.checkpoint import Model
-from bcdm.checkpoint.calibration import Calibration
 from bcdm.errors import InputError, ShapeError
 from bcdm.evaluation import describe_ssim, psnr, ssim
-from bcdm.reconstruction.fitting import Fitted
 from bcdm.reconstruction.posterior import Posterior
 from bcdm.reconstruction.units import Units
-from bcdm.report.content import Curve, Gap, Interval, Quality, Report, Slice, Trust
+from bcdm.report.content import Gap, Interval, Quality, Report, Slice
+from bcdm.report.diagnostics import make_coverage, make_residuals
+from bcdm.report.facts import Facts, describe_posterior
 from bcdm.report.figures import draw_figure
 from bcdm.report.html import write_report
+from bcdm.report.pictures import arrange
 from bcdm.report.sketches import sketch
-from bcdm.trust import join
+from bcdm.trust import Trust, join
 
-__all__ = ["describe_scan", "draw_posterior", "make_report", "report_posterior"]
+__all__ = ["draw_posterior", "make_report", "report_posterior"]
 
 LEVEL = 0.8
 SSIM_SIDE = 11  # pixels that the window of Wang et al. needs
-Section = tuple[tuple[str, str], ...]
 
 
 def make_report(
@@ -36,13 +36,13 @@ def make_report(
     title: str = "Reconstruction",
     subtitle: str = "",
     units: Units | None = None,
-    facts: Section = (),
+    facts: Facts = (),
     provenance: Mapping[str, Any] | None = None,
     truth: Tensor | None = None,
-    features: Section = (),
+    features: Facts = (),
     left_out: Collection[int] = (),
 ) -> Report:
-    """Gathers everything about some slices. It shows what was drawn: it draws nothing itself.
+    """Gathers everything about some slices.
 
     Args:
         posteriors: Of one measurement each.
@@ -77,10 +77,10 @@ def make_report(
         unit=units.name,
         slices=slices,
         trust=join(list(cards)),
-        curves=(*_make_residuals(posteriors), *_make_calibration(model)),
+        curves=(*make_residuals(posteriors), *make_coverage(model)),
         facts=(
             ("Measurement", facts),
-            ("Reconstruction", _describe(posteriors[0])),
+            ("Reconstruction", describe_posterior(posteriors[0])),
             *([("Is this feature real?", features)] if features else []),
         ),
         provenance=dict(provenance or {}),
@@ -118,23 +118,9 @@ def draw_posterior(
         sizes["error of the mean"] = (mean - truth[number]).abs().mean(0)
     draw_figure(
         path,
-        {name: _arrange(image.cpu().float().numpy()) for name, image in images.items()},
+        {name: arrange(image.cpu().float().numpy()) for name, image in images.items()},
         {name: size.cpu().float().numpy() for name, size in sizes.items()},
         window=posterior.model.config.data.value_range,
-    )
-
-
-def describe_scan(fitted: Fitted) -> Section:
-    """What is known of a scan, for the report."""
-    scan, noise, units = fitted.scan, fitted.noise, fitted.units
-    error = f" +- {noise.standard_error:.2g}" if noise.standard_error else ""
-    level = f"{noise.std:.4g}{error} {units.name or 'in the units of the file'}, {noise.source}"
-    return (
-        ("file", scan.path.name),
-        ("format", f"{scan.format}, {scan.kind}"),
-        ("shape", " x ".join(str(side) for side in scan.data.shape)),
-        ("noise level", level),
-        ("units", f"model = {units.gain:.4g} x file {units.offset:+.4g}, {units.source}"),
     )
 
 
@@ -154,14 +140,14 @@ def _make_slice(
     picture, label = sketch(posterior.measurement.operator)
     return Slice(
         name=name,
-        linear=_arrange(units.to_file(posterior.linear)[0]),
-        mean=_arrange(units.to_file(samples.mean(0))[0]),
-        std=_arrange(units.to_file_size(posterior.std)[0]),
-        samples=np.stack([_arrange(one) for one in units.to_file(samples[:, 0])]),
+        linear=arrange(units.to_file(posterior.linear)[0]),
+        mean=arrange(units.to_file(samples.mean(0))[0]),
+        std=arrange(units.to_file_size(posterior.std)[0]),
+        samples=np.stack([arrange(one) for one in units.to_file(samples[:, 0])]),
         interval=_make_interval(posterior, units),
         operator=picture,
         operator_label=label,
-        reference=None if truth is None else _arrange(units.to_file(truth)[0]),
+        reference=None if truth is None else arrange(units.to_file(truth)[0]),
         quality=None if truth is None else _compare(posterior, truth),
         trust=card,
         left_out=left_out,
@@ -205,61 +191,5 @@ def _make_interval(posterior: Posterior, units: Units) -> Interval | None:
     count = len(posterior.samples)
     if (count - 1) / (count + 1) < LEVEL:
         return None
-    low, high = (_arrange(units.to_file(end)[0]) for end in posterior.interval(LEVEL))
+    low, high = (arrange(units.to_file(end)[0]) for end in posterior.interval(LEVEL))
     return Interval(low, high, LEVEL)
-
-
-def _arrange(image: np.ndarray) -> np.ndarray:
-    """(C, H, W) to (H, W) or (H, W, 3)."""
-    return image[0] if len(image) == 1 else np.moveaxis(image, 0, -1)
-
-
-def _make_residuals(posteriors: Sequence[Posterior]) -> tuple[Curve, ...]:
-    """The residual of a sample in units of the noise, beside the normal law it should have."""
-    finite = [one for one in posteriors if bool(one.samples.isfinite().all())]
-    if not finite:
-        return ()
-    parts = []
-    for one in finite:
-        residual = one.measurement.residual(one.samples[0])[0]
-        mask = one.measurement.data_mask
-        kept = residual[mask.expand(1, *residual.shape)[0]] if mask is not None else residual
-        flat = torch.view_as_real(kept) if kept.is_complex() else kept
-        parts.append(flat.flatten().cpu().numpy())
-    values = np.clip(np.concatenate(parts), -5, 5)
-    edges = np.linspace(-5, 5, 41)
-    density, _ = np.histogram(values, edges, density=True)
-    middle = (edges[1:] + edges[:-1]) / 2
-    normal = np.exp(-(middle**2) / 2) / math.sqrt(2 * math.pi)
-    series = {"this scan": (edges, density), "noise alone": (middle, normal)}
-    across = "(data \N{MINUS SIGN} predicted data) / noise level"
-    return (Curve("Residual of a sample", across, "density", series),)
-
-
-def _make_calibration(model: Model) -> tuple[Curve, ...]:
-    """How often the model's intervals held the truth on held-out images, from its card."""
-    rows = (model.facts.get("metrics") or {}).get("rows", {})
-    found = []
-    for level in (0.5, 0.8, 0.9, 0.95):
-        text = rows.get(f"coverage {level:.0%}, all pixels")
-        if text is not None:
-            found.append((level, float(text.split()[0])))
-    if not found:
-        return ()
-    x, y = (np.array(part) for part in zip(*found, strict=True))
-    series = {model.config.name: (x, y)}
-    name = "Coverage on held-out images (the model's card)"
-    return (Curve(name, "promised", "held", series, diagonal=True),)
-
-
-def _describe(posterior: Posterior) -> Section:
-    model, measurement = posterior.model, posterior.measurement
-    calibration = Calibration.of(model)
-    level, value_range = float(measurement.std[0]), list(model.config.data.value_range)
-    return (
-        ("model", f"{model.config.name}, trained on {model.config.data.path}"),
-        ("noise level for the model", f"{level:.4g} on {value_range}"),
-        ("samples", f"{len(posterior.samples)}; the posterior mean is their average"),
-        ("error of the std map", f"{posterior.std_error:.0%}, from so many samples"),
-        ("calibrated on", calibration.on if calibration is not None else "nothing yet"),
-    )

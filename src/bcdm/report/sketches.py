@@ -6,7 +6,14 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
-from bcdm.operators import BlockMean, CircularBlur, FourierMask, LinearOperator, PixelMask
+from bcdm.operators import (
+    BlockMean,
+    CircularBlur,
+    FourierMask,
+    LinearOperator,
+    PixelMask,
+    Sense,
+)
 from bcdm.report.content import Array
 
 __all__ = ["Sketch", "sketch"]
@@ -25,8 +32,9 @@ def sketch(operator: LinearOperator) -> Sketch:
     return Sketch(None, type(operator).__name__)
 
 
-@sketch.register
-def _(operator: FourierMask) -> Sketch:
+@sketch.register(FourierMask)
+@sketch.register(Sense)
+def _(operator: FourierMask | Sense) -> Sketch:
     mask = _take_first(operator.mask) != 0
     share = 1 / max(float(mask.mean()), 1e-9)
     return Sketch(mask.astype(np.float32), f"sampled k-space, {share:.1f}x accelerated")

@@ -1,0 +1,51 @@
+"""Diagrams about a reconstruction and its model."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from bcdm.checkpoint import Model
+from bcdm.reconstruction.posterior import Posterior
+from bcdm.report.content import Curve
+
+__all__ = ["make_coverage", "make_residuals"]
+
+
+def make_residuals(posteriors: Sequence[Posterior]) -> tuple[Curve, ...]:
+    """The residual of a sample in units of the noise, beside the normal law it should have."""
+    finite = [one for one in posteriors if bool(one.samples.isfinite().all())]
+    if not finite:
+        return ()
+    parts = []
+    for one in finite:
+        residual = one.measurement.residual(one.samples[0])[0]
+        mask = one.measurement.data_mask
+        kept = residual[mask.expand(1, *residual.shape)[0]] if mask is not None else residual
+        flat = torch.view_as_real(kept) if kept.is_complex() else kept
+        parts.append(flat.flatten().cpu().numpy())
+    values = np.clip(np.concatenate(parts), -5, 5)
+    edges = np.linspace(-5, 5, 41)
+    density, _ = np.histogram(values, edges, density=True)
+    middle = (edges[1:] + edges[:-1]) / 2
+    normal = np.exp(-(middle**2) / 2) / math.sqrt(2 * math.pi)
+    series = {"this scan": (edges, density), "noise alone": (middle, normal)}
+    across = "(data \N{MINUS SIGN} predicted data) / noise level"
+    return (Curve("Residual of a sample", across, "density", series),)
+
+
+def make_coverage(model: Model) -> tuple[Curve, ...]:
+    """How often the model's intervals held the truth on held-out images, from its card."""
+    rows = (model.facts.get("metrics") or {}).get("rows", {})
+    found = []
+    for level in (0.5, 0.8, 0.9, 0.95):
+        text = rows.get(f"coverage {level:.0%}, all pixels")
+        if text is not None:
+            found.append((level, float(text.split()[0])))
+    if not found:
+        return ()
+    x, y = (np.array(part) for part in zip(*found, strict=True))
+    series = {model.config.name: (x, y)}
+    name = "Coverage on held-out images, air included (the model's card)"
+    return (Curve(name, "promised", "held", series, diagonal=True),)

@@ -1,0 +1,37 @@
+"""What is known of a measurement and its reconstruction, as names and values."""
+
+from bcdm.checkpoint.calibration import Calibration
+from bcdm.reconstruction.fitting import Fitted
+from bcdm.reconstruction.posterior import Posterior
+
+__all__ = ["Facts", "describe_posterior", "describe_scan"]
+
+Facts = tuple[tuple[str, str], ...]
+
+
+def describe_scan(fitted: Fitted) -> Facts:
+    """What is known of a scan."""
+    scan, noise, units = fitted.scan, fitted.noise, fitted.units
+    error = f" +- {noise.standard_error:.2g}" if noise.standard_error else ""
+    level = f"{noise.std:.4g}{error} {units.name or 'in the units of the file'}, {noise.source}"
+    return (
+        ("file", scan.path.name),
+        ("format", f"{scan.format}, {scan.kind}"),
+        ("shape", " x ".join(str(side) for side in scan.data.shape)),
+        ("noise level", level),
+        ("units", f"model = {units.gain:.4g} x file {units.offset:+.4g}, {units.source}"),
+    )
+
+
+def describe_posterior(posterior: Posterior) -> Facts:
+    """By which model and how it was reconstructed."""
+    model, measurement = posterior.model, posterior.measurement
+    calibration = Calibration.of(model)
+    level, value_range = float(measurement.std[0]), list(model.config.data.value_range)
+    return (
+        ("model", f"{model.config.name}, trained on {model.config.data.path}"),
+        ("noise level for the model", f"{level:.4g} on {value_range}"),
+        ("samples", f"{len(posterior.samples)}; the posterior mean is their average"),
+        ("error of the std map", f"{posterior.std_error:.0%}, from so many samples"),
+        ("calibrated on", calibration.on if calibration is not None else "nothing yet"),
+    )
