@@ -1,0 +1,40 @@
+"""The phase of MR images, drawn from seeds: smooth, from next to none to several turns."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["draw_phase"]
+
+# From images with true phase: ramps of up to 1.7 turns over the field of view; after them, phases a
+# quarter of the field of view apart differ by .3 to 1.9 radian.
+_TURNS = 1.0
+_ROUGHNESS = (0.1, 3.0)
+_REACH = (0.06, 0.3)
+
+
+def draw_phase(size: tuple[int, int], *, rng: np.random.Generator) -> Tensor:
+    """A phase in radian, float32 (H, W): a constant, a ramp and a smooth random field.
+
+    The ramp is where the middle of an echo is missed, the field what the magnet and the tissue do.
+    Its standard deviation is drawn log-uniformly from .1 to 3, its reach from 6 to 30 % of the
+    field of view.
+    """
+    rows, columns = ((np.arange(side) + 0.5) / side - 0.5 for side in size)
+    down, right = 2 * np.pi * _TURNS * rng.standard_normal(2)
+    strength, reach = (np.exp(rng.uniform(*np.log(bounds))) for bounds in (_ROUGHNESS, _REACH))
+    field = strength * _draw_field(size, reach, rng)
+    phase = rng.uniform(-np.pi, np.pi) + down * rows[:, None] + right * columns + field
+    return torch.from_numpy(phase.astype(np.float32))
+
+
+def _draw_field(size: tuple[int, int], reach: float, rng: np.random.Generator) -> np.ndarray:
+    """A Gaussian field of unit variance, smoothed over a fraction `reach` of the field of view."""
+    # Drawn on twice the field of view, so that opposite edges know nothing of each other.
+    noise = rng.standard_normal((2 * size[0], 2 * size[1]))
+    spectrum = np.fft.fft2(noise)
+    waves = [np.fft.fftfreq(2 * side, 1 / side) for side in size]  # per field of view
+    decay = np.exp(-2 * (np.pi * reach) ** 2 * (waves[0][:, None] ** 2 + waves[1] ** 2))
+    smooth: np.ndarray = np.fft.ifft2(spectrum * decay).real
+    scale = np.sqrt((decay**2).mean())
+    return smooth[: size[0], : size[1]] / scale
