@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bcdm.text import printable
+
 if TYPE_CHECKING:
     from bcdm.assessment.records import Column, Record
 
@@ -15,13 +17,16 @@ __all__ = ["answer", "finish", "name_command", "say"]
 
 
 def say(line: str) -> None:
-    """Prints a line about the work itself, to stderr."""
-    click.echo(line, err=True)
+    """Prints a line about the work itself, to stderr.
+
+    Whatever a file or its name holds, it is one line, and steers no terminal.
+    """
+    click.echo(printable(line), err=True)
 
 
 def answer(line: str) -> None:
-    """Prints a line of what was asked for, to stdout."""
-    click.echo(line)
+    """Prints a line of what was asked for, to stdout, as safe as `say`."""
+    click.echo(printable(line))
 
 
 def name_command() -> str:

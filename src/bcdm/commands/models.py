@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bcdm.commands.echo import answer, finish, name_command, say
+from bcdm.commands.extras import require
 from bcdm.commands.options import data_option, precision_option, records_option
 from bcdm.errors import InputError
 
@@ -94,6 +95,8 @@ def evaluate(
     path: Path | None,
 ) -> None:
     """Evaluate a model on held-out images: quality, calibration, consistency with the data."""
+    if figure is not None:
+        require("matplotlib")
     from bcdm.assessment import evaluate as bench
     from bcdm.assessment.options import Options
 

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bcdm.commands.echo import answer, say
+from bcdm.commands.extras import require
 from bcdm.commands.inputs import for_each
 from bcdm.commands.options import mask_option
 from bcdm.commands.requests import Given, describe_request, show_finished
 from bcdm.errors import InputError
 from bcdm.folders import find_finished
+from bcdm.text import is_unicode, printable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -86,7 +88,9 @@ def reconstruct(
     each gets a folder of its name in OUT; what is wrong with one does not stop the others.
     """
     given = Given(mask, operator, key, noise_std, features, simulate)
-    folders = {path: out / path.name if len(inputs) > 1 else out for path in inputs}
+    folders = {path: out / printable(path.name) if len(inputs) > 1 else out for path in inputs}
+    if not is_unicode(str(out)):
+        raise InputError(f"the name of {out} is not UTF-8, which some formats need: choose another")
     if len(set(folders.values())) < len(inputs):
         raise InputError(
             "two inputs have the same name: reconstruct them into folders of their own"
@@ -97,6 +101,7 @@ def reconstruct(
     }
     finished = {path: find_finished(folders[path], asked[path]) for path in inputs}
     if not all(finished.values()):
+        require("zarr")
         from bcdm.checkpoint import load
         from bcdm.reconstruction.files import Plan
 
@@ -165,11 +170,11 @@ def _write_report(
     from bcdm.report.html import write_report
     from bcdm.report.posteriors import make_report
 
-    said = tuple((one["feature"], one["in words"]) for one in done.features)
+    said = tuple((printable(one["feature"]), one["in words"]) for one in done.features)
     report = make_report(
         done.posteriors,
         done.cards,
-        title=fitted.scan.path.name,
+        title=printable(fitted.scan.path.name),
         subtitle=f"{fitted.scan.format}, reconstructed by {done.posteriors[0].model.config.name}",
         units=fitted.units,
         facts=describe_scan(fitted),
@@ -222,6 +227,7 @@ def demo(out: Path, no_open: bool) -> None:
     import importlib.resources
     import webbrowser
 
+    require("zarr", "PIL")
     from bcdm.checkpoint import load
     from bcdm.reconstruction.files import Plan
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from bcdm.commands.echo import answer
+from bcdm.commands.extras import require
 
 __all__ = ["feature", "verify"]
 
@@ -23,6 +24,7 @@ def verify(result: Path, source: Path | None, model: str | None) -> None:
 
     RESULT is a file that bcdm wrote, run.json among them.
     """
+    require("zarr")
     from bcdm.reconstruction.verification import verify as check
 
     verdicts = check(result, source, model)
@@ -51,6 +53,7 @@ def feature(out: Path, boxes: tuple[str, ...], as_json: bool) -> None:
     """
     import json
 
+    require("zarr")
     from bcdm.reconstruction.features import judge_stored, read_card
 
     found = judge_stored(out, boxes)

@@ -7,9 +7,13 @@ from typing import Any
 import click
 
 from bcdm.commands.echo import finish, name_command, say
+from bcdm.commands.extras import require
 from bcdm.commands.options import data_option, output_folder, work_option
 
 __all__ = ["curves", "paper", "study"]
+
+# By the tables and figures at the end of a study.
+NEEDED = ("matplotlib", "scipy", "skimage")
 
 
 def _study_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -32,6 +36,7 @@ def paper(
 
     Writes results.json, table.md, table.tex, curves.png and panel.png; goes on where it stopped.
     """
+    require(*NEEDED)
     from bcdm.comparison import study as bench
 
     path = bench.find_task(task)
@@ -50,6 +55,7 @@ def study(
     TASK is a file of settings such as those in experiments/parameterisation. Writes results.json,
     table.md, table.tex, curves.png and panel.png.
     """
+    require(*NEEDED)
     from bcdm.comparison import study as bench
 
     records = bench.run(task, data, out, work, name_command(), fid=fid, smoke=smoke, report=say)

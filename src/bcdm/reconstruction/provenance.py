@@ -15,6 +15,7 @@ from bcdm.checkpoint import Model, load_operator
 from bcdm.errors import InputError
 from bcdm.files import count_bytes, hash_path
 from bcdm.operators import LinearOperator
+from bcdm.text import printable
 
 __all__ = [
     "FIXED",
@@ -107,7 +108,7 @@ def collect(
     """All that a result depends on; `id` is the hash of what fixes its bits on one machine."""
     fixed = {
         "model": {"name": model.facts["name"], "hashes": model.facts["hashes"]},
-        "input": {"name": source.name, "sha256": hash_path(source)},
+        "input": {"name": printable(source.name), "sha256": hash_path(source)},
         "operator": {"kind": type(operator).__name__, "sha256": hash_operator(operator)},
         "measurement": {"shape": list(y.shape), "sha256": hash_array(y)},
         "settings": dict(settings),

@@ -3,6 +3,7 @@
 from bcdm.checkpoint.calibration import Calibration
 from bcdm.reconstruction.fitting import Fitted
 from bcdm.reconstruction.posterior import Posterior
+from bcdm.text import printable
 
 __all__ = ["Facts", "describe_posterior", "describe_scan"]
 
@@ -15,7 +16,7 @@ def describe_scan(fitted: Fitted) -> Facts:
     error = f" +- {noise.standard_error:.2g}" if noise.standard_error else ""
     level = f"{noise.std:.4g}{error} {units.name or 'in the units of the file'}, {noise.source}"
     return (
-        ("file", scan.path.name),
+        ("file", printable(scan.path.name)),
         ("format", f"{scan.format}, {scan.kind}"),
         ("shape", " x ".join(str(side) for side in scan.data.shape)),
         ("noise level", level),
