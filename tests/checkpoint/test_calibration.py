@@ -1,12 +1,14 @@
 """Where a score lies among those of measurements that are right."""
 
+import json
 from math import nan
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from bcdm.checkpoint.calibration import Calibration, Typicality
+from bcdm.checkpoint.calibration import Calibration, Typicality, find_factor
 
 
 @pytest.mark.parametrize(
@@ -38,3 +40,62 @@ def test_what_is_typical_is_a_distance_in_units_of_its_spread() -> None:
     assert float(found.find_distance(far)) == pytest.approx(4 / 3, rel=0.1)
     again = Typicality.from_plain(found.to_plain())
     assert torch.equal(again.find_distance(far), found.find_distance(far))
+
+
+def test_distances_are_those_of_mahalanobis_per_number() -> None:
+    """Of what it was fitted on the mean is (N - 1) / N, but for the ridge."""
+    root = torch.tensor([[2.0, 0.0, 0.0], [1.0, 0.5, 0.0], [0.3, -0.2, 0.1]], dtype=torch.float64)
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.randn(50, 3, generator=generator, dtype=torch.float64) @ root.mT + 7
+    typical = Typicality.fit(drawn)
+    torch.testing.assert_close(typical.centre, drawn.mean(0))
+    covariance = drawn.mT.cov()
+    covariance = covariance + 1e-4 * covariance.diag().diag()
+    torch.testing.assert_close(typical.precision, torch.linalg.inv(covariance))
+    away = drawn - drawn.mean(0)
+    expected = (away * torch.linalg.solve(covariance, away.mT).mT).sum(1) / 3
+    torch.testing.assert_close(typical.find_distance(drawn), expected)
+    assert float(typical.find_distance(drawn).mean()) == pytest.approx(49 / 50, rel=1e-2)
+
+
+def test_one_description_is_enough_to_compare_with() -> None:
+    typical = Typicality.fit(torch.ones(1, 2, dtype=torch.float64))
+    assert float(typical.find_distance(typical.centre[None])) == 0
+    assert float(typical.find_distance(typical.centre[None] + 1)) == pytest.approx(1e12)
+
+
+def make_model(**facts: object) -> SimpleNamespace:
+    return SimpleNamespace(facts=facts)
+
+
+def test_a_calibration_is_read_as_it_was_stored() -> None:
+    typical = Typicality(torch.tensor([1.0, 2.0]).double(), torch.eye(2).double() / 3)
+    stored = Calibration(
+        {"image": typical},
+        {"residual": [0.1234567, 2.0]},
+        0.01,
+        {0.5: 1.1, 0.9: 1.3},
+        (0.1, 0.5, 0.9),
+        "ten images",
+    )
+    plain = json.loads(json.dumps(stored.to_plain()))
+    found = Calibration.of(make_model(calibration=plain))
+    assert found is not None
+    assert found.tables == {"residual": [0.123457, 2.0]}
+    assert (found.threshold, found.factors) == (0.01, {0.5: 1.1, 0.9: 1.3})
+    assert (found.brightness, found.on) == ((0.1, 0.5, 0.9), "ten images")
+    assert torch.equal(found.looks["image"].precision, typical.precision)
+    assert torch.equal(found.looks["image"].centre, typical.centre)
+    assert Calibration.of(make_model()) is None
+    # One of before there was a brightness.
+    assert Calibration.of(make_model(calibration=plain | {"brightness": 0.5})) is None
+
+
+@pytest.mark.parametrize(
+    ("level", "factor"), [(0.2, 1.1), (0.5, 1.1), (0.7, 1.2), (0.9, 1.3), (0.99, 1.3)]
+)
+def test_factors_are_interpolated(level: float, factor: float) -> None:
+    plain = Calibration({}, {}, 0.0, {0.9: 1.3, 0.5: 1.1}, (0.0, 0.5, 1.0), "").to_plain()
+    assert find_factor(make_model(calibration=plain), level) == pytest.approx(factor)
+    assert find_factor(make_model(calibration=plain | {"factors": {}}), level) == 1.0
+    assert find_factor(make_model(), level) == 1.0

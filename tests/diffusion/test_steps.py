@@ -166,9 +166,16 @@ def test_step_is_its_formula(sampler, remembers, formula, schedule) -> None:
 
 @pytest.mark.parametrize(
     ("sampler", "calls"),
-    [(Ancestral(), 9), (EulerMaruyama(), 9), (DDIM(), 9), (DPMSolver(), 9), (Heun(), 17),
-     (PredictorCorrector(), 17), (PredictorCorrector(corrections=3), 33)],
-)  # fmt: skip
+    [
+        (Ancestral(), 9),
+        (EulerMaruyama(), 9),
+        (DDIM(), 9),
+        (DPMSolver(), 9),
+        (Heun(), 17),
+        (PredictorCorrector(), 17),
+        (PredictorCorrector(corrections=3), 33),
+    ],
+)
 def test_calls_of_nine_levels(sampler: Sampler, calls: int) -> None:
     assert sampler.calls(9) == calls
 
