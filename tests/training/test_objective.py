@@ -49,26 +49,26 @@ class Listener:
 
 def listen(
     x_0: Tensor, counters: list[int], operator: LinearOperator, seed: int = 5
-) -> tuple[Tensor, Tensor]:
-    """The noise of the data and that of x_t, (B, n) each, of unit size as stated."""
+) -> tuple[Tensor, Tensor, int]:
+    """The noise of the data and that of x_t, (B, n) each, of unit size; entries with data."""
     method = Listener(x_0)
     levels = LevelSampling(VP())
     objective = Objective(method, OneProblem(operator, NOISE_STD), levels, seed)  # type: ignore[arg-type]
     objective(x_0, torch.tensor(counters))
     ((conditioning, x_t),) = method.heard
     assert conditioning.measurement.std.tolist() == [NOISE_STD]
-    static = conditioning.measurement.residual(x_0)
+    static = conditioning.measurement.residual(x_0).flatten(1)
+    taken = conditioning.measurement.degrees_of_freedom
     alpha, sigma = fit(x_0, *conditioning.level)
-    return static.flatten(1), ((x_t - alpha * x_0) / sigma).flatten(1)
+    return static, ((x_t - alpha * x_0) / sigma).flatten(1), taken
 
 
 @pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
 def test_every_sample_has_its_own_noise_of_the_stated_size(operator: LinearOperator) -> None:
     """In the data and in x_t; within a batch, and between the two."""
     x_0 = normal(24, *SHAPE, seed=1)
-    static, diffused = listen(x_0, list(range(24)), operator)
-    for noise in (static, diffused):
-        count = noise.shape[1]
+    static, diffused, taken = listen(x_0, list(range(24)), operator)
+    for noise, count in ((static, taken), (diffused, 256)):
         each = noise.square().sum(1) / count
         # Five standard errors of one sample, four of all.
         assert float((each - 1).abs().max()) < 5 * (2 / count) ** 0.5
@@ -77,8 +77,8 @@ def test_every_sample_has_its_own_noise_of_the_stated_size(operator: LinearOpera
         assert float((alike - alike.diag().diag()).abs().max()) < 5 / count**0.5
     # The noise of the data is not that of x_t.
     both = min(static.shape[1], 256)
-    shared = static[:, :both] @ diffused[:, :both].mT / both
-    assert float(shared.abs().max()) < 5 / both**0.5
+    shared = static[:, :both] @ diffused[:, :both].mT / taken
+    assert float(shared.abs().max()) < 5 / taken**0.5
 
 
 def test_noise_is_a_function_of_seed_and_counter() -> None:
@@ -86,7 +86,7 @@ def test_noise_is_a_function_of_seed_and_counter() -> None:
     whole = listen(x_0, [4, 7, 9], OPERATORS["dense"])
     moved = listen(x_0[[2, 0]], [9, 4], OPERATORS["dense"])
     other = listen(x_0, [4, 7, 9], OPERATORS["dense"], seed=6)
-    for a, b, c in zip(whole, moved, other, strict=True):
+    for a, b, c in zip(whole[:2], moved[:2], other[:2], strict=True):
         torch.testing.assert_close(b, a[[2, 0]])
         assert float((a - c).abs().max()) > 1
 
