@@ -44,6 +44,10 @@ class Family(ABC):
     def draw(self, size: tuple[int, int], rng: np.random.Generator) -> LinearOperator:
         """One operator for images of `size`."""
 
+    def draw_nothing(self, size: tuple[int, int]) -> LinearOperator | None:
+        """The null operator as one of this family; None: that of images serves."""
+        return None
+
     def stack(self, operators: Sequence[LinearOperator]) -> list[tuple[LinearOperator, list[int]]]:
         """Joins operators of this family into few that hold one entry per sample."""
         return [(operator, [place]) for place, operator in enumerate(operators)]
@@ -259,10 +263,11 @@ def draw_operators(
     size: tuple[int, int],
     rngs: Sequence[np.random.Generator],
     nothing: float = 0.0,
-) -> Root:
+) -> LinearOperator:
     """One operator per generator, from a family that it draws first.
 
-    With the probability `nothing` it is the null operator: nothing is measured.
+    With the probability `nothing` it is the null operator: nothing is measured. The operators are
+    joined by what their measurements tell of an image (`Root`), or are one as they are.
     """
     # Where there is none nothing is drawn for it: the operators of older settings stay the same.
     blind = [nothing > 0 and rng.uniform() < nothing for rng in rngs]
@@ -272,6 +277,9 @@ def draw_operators(
     ]
     parts: list[LinearOperator] = []
     rows: list[Tensor] = []
+    null = families[0].draw_nothing(size)
+    if null is not None:
+        return _draw_alone(families, size, rngs, blind, null)
     if any(blind):
         parts.append(PixelMask(torch.zeros(size, dtype=torch.bool)))
         rows.append(torch.tensor([k for k, none in enumerate(blind) if none]))
@@ -283,6 +291,23 @@ def draw_operators(
             parts.append(operator)
             rows.append(torch.tensor([places[k] for k in own]))
     return Root(tuple(parts), tuple(rows))
+
+
+def _draw_alone(
+    families: Sequence[Family],
+    size: tuple[int, int],
+    rngs: Sequence[np.random.Generator],
+    blind: Sequence[bool],
+    null: LinearOperator,
+) -> LinearOperator:
+    """Operators of a family whose functions of A^T A have no closed form, so no root either."""
+    if len(families) > 1:
+        raise InputError(f"{type(families[0]).__name__} cannot be mixed with other families")
+    drawn = [
+        null if none else families[0].draw(size, rng) for none, rng in zip(blind, rngs, strict=True)
+    ]
+    ((operator, _),) = families[0].stack(drawn)
+    return operator
 
 
 def _frame(kernel: Tensor, side: int) -> Tensor:

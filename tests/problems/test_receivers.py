@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+import torch
+
+from bcdm.errors import InputError
+from bcdm.measurement import Measurement
+from bcdm.operators import Sense
+from bcdm.problems import DrawnProblems
+from bcdm.problems.coils import draw_birdcage
+from bcdm.problems.families import Holes, KSpace
+from bcdm.problems.receivers import Receivers
+
+SIZE = (24, 32)
+MASKS = KSpace(acceleration=(2.0, 6.0), patterns=("equispaced_columns", "poisson"))
+
+
+def make_problems(nothing: float = 0.0, **changes: object) -> DrawnProblems:
+    family = Receivers(MASKS, (1, 8), **changes)
+    return DrawnProblems((family,), SIZE, (0.01, 0.1), seed=0, nothing=nothing)
+
+
+def test_a_batch_measures_as_its_samples_do() -> None:
+    """Coils that others have are dark: they change nothing."""
+    problems = make_problems()
+    x = torch.randn(6, 1, *SIZE, dtype=torch.complex64, generator=torch.Generator().manual_seed(0))
+    operator, std = problems.draw(range(6))
+    assert isinstance(operator, Sense)
+    both = Measurement.simulate(x, operator, std, seed=1).estimate_linearly(0.5)
+    for k in range(6):
+        alone, own = problems.draw([k])
+        assert float(own[0]) == float(std[k])
+        y = operator.forward(x)[k : k + 1, : alone.maps.shape[-3]]
+        torch.testing.assert_close(alone.forward(x[k : k + 1]), y)
+        torch.testing.assert_close(
+            alone.adjoint(y), operator.adjoint(operator.forward(x))[k : k + 1]
+        )
+    assert both.isfinite().all()
+
+
+def test_numbers_of_coils_are_drawn_log_uniformly() -> None:
+    family = Receivers(MASKS, (1, 15))
+    counts = [len(family.draw(SIZE, np.random.default_rng(k)).maps) for k in range(400)]
+    assert {min(counts), max(counts)} == {1, 15}
+    # One of four octaves.
+    assert np.mean(np.array(counts) == 1) == pytest.approx(0.25, abs=0.06)
+
+
+def test_nothing_is_measured_in_a_fraction_of_the_draws() -> None:
+    operator, _ = make_problems(nothing=0.3).draw(range(300))
+    empty = ~operator.mask.flatten(1).any(1)
+    assert float(empty.float().mean()) == pytest.approx(0.3, abs=0.08)
+
+
+def test_measured_maps_are_used() -> None:
+    measured = draw_birdcage((16, 16), 4, rng=np.random.default_rng(0))
+    operator, _ = make_problems(measured=measured).draw(range(40))
+    other, _ = make_problems().draw(range(40))
+    assert not torch.equal(operator.maps[:, 0], other.maps[:, 0])
+    torch.testing.assert_close(
+        operator.maps.abs().square().sum(1), torch.ones(40, *SIZE), rtol=1e-4, atol=1e-4
+    )
+
+
+def test_refuses() -> None:
+    with pytest.raises(InputError, match="coils is a range"):
+        Receivers(MASKS, (0, 4))
+    with pytest.raises(InputError, match="cannot be mixed"):
+        DrawnProblems((Receivers(MASKS), Holes()), SIZE, (0.01, 0.1), seed=0).draw([0])
