@@ -10,13 +10,18 @@ from bcdm.checkpoint import save_model
 from bcdm.checkpoint.building import build_method, build_operator
 from bcdm.checkpoint.settings import parse_config
 
+SINGLE = {"kind": "fourier_mask", "acceleration": 4}
+FAMILY = {"kind": "family", "members": [{"kind": "holes"}]}
 
-def write_model(folder: Path, factor: float = 0.01, **training: object) -> None:
+
+def write_model(
+    folder: Path, factor: float = 0.01, family: bool = False, **training: object
+) -> None:
     config = parse_config(
         {
             "name": "tiny",
             "data": {"path": "images", "channels": 1, "source_range": [0, 255]},
-            "operator": {"kind": "fourier_mask", "acceleration": 4},
+            "operator": FAMILY if family else SINGLE,
             "noise_std": 0.05,
             "network": {"width": 8, "multipliers": [1, 2], "attention": []},
             "training": {"steps": 1, **training},
@@ -26,7 +31,7 @@ def write_model(folder: Path, factor: float = 0.01, **training: object) -> None:
     with torch.no_grad():
         for parameter in method.network.parameters():
             parameter += factor
-    operator = build_operator(config.operator, (16, 16))
+    operator = None if family else build_operator(config.operator, (16, 16))
     save_model(folder, config, method.network, operator, (1, 16, 16), {"training_images": 3})
 
 

@@ -255,3 +255,22 @@ def test_an_operator_of_the_model_is_checked_alike(folder: Path) -> None:
     save_operator(PixelMask(torch.full((16, 16), torch.inf)), folder / "operator.safetensors")
     replace_file(folder, "operator.safetensors", (folder / "operator.safetensors").read_bytes())
     refuse(folder, "not finite")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"places": torch.ones(2, 15)},
+        {"parts": torch.ones(3)},
+        {"threshold": torch.ones(2)},
+        {"places": torch.ones(400) / 0},
+    ],
+)
+def test_clouds_that_make_no_sense(
+    tiny_model: Callable[..., None], tmp_path: Path, change: dict[str, torch.Tensor]
+) -> None:
+    tiny_model(tmp_path, family=True)
+    path = tmp_path / "familiarity.safetensors"
+    save_file(load_file(path) | change, path)
+    replace_file(tmp_path, path.name, path.read_bytes())
+    refuse(tmp_path, "no cloud|not finite")

@@ -5,12 +5,12 @@ import json
 import pytest
 import torch
 
-from bcdm.checkpoint import (
-    load,
-)
+from bcdm.checkpoint import load, read_facts, store_cloud, write_facts
 from bcdm.diffusion import posterior_mean
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
+from bcdm.operators import Identity
+from bcdm.problems import Familiarity
 
 
 def test_model_round_trip(tiny_model, tmp_path) -> None:
@@ -72,3 +72,35 @@ def test_missing_model_names_what_there_is(tiny_model, tmp_path, monkeypatch) ->
     assert load("mine").config.name == "tiny"
     with pytest.raises(InputError, match="mine"):
         load("theirs")
+
+
+def test_a_family_s_cloud_is_stored(tiny_model, tmp_path, monkeypatch) -> None:
+    """Drawing it takes seconds, in every process; a folder of an earlier version still does."""
+    tiny_model(tmp_path, family=True)
+    model = load(tmp_path)
+    strange = Measurement(torch.zeros(1, 1, 16, 16), Identity(), 0.05)
+    with monkeypatch.context() as patch:
+        patch.setattr(Familiarity, "draw_cloud", None)
+        verdicts = model.judge(strange)
+    assert not verdicts[0].familiar
+    path = tmp_path / "familiarity.safetensors"
+    kept = path.read_bytes()
+    content, hashes = read_facts(tmp_path), read_facts(tmp_path)["hashes"]
+    path.unlink()
+    del content["hashes"][path.name]
+    write_facts(tmp_path, content)
+    earlier = load(tmp_path)
+    assert earlier.cloud is None
+    assert earlier.judge(strange) == verdicts
+    store_cloud(tmp_path)
+    assert path.read_bytes() == kept
+    assert read_facts(tmp_path)["hashes"] == hashes
+    # It is the same model with and without: results that name it stay true.
+    assert model.facts["hashes"] == earlier.facts["hashes"]
+
+
+def test_a_single_operator_has_no_cloud(tiny_model, tmp_path) -> None:
+    tiny_model(tmp_path)
+    assert not (tmp_path / "familiarity.safetensors").exists()
+    with pytest.raises(InputError, match="single operator"):
+        store_cloud(tmp_path)

@@ -4,7 +4,7 @@ from bcdm.checkpoint.facts import read_facts, write_facts
 from bcdm.checkpoint.hub import pull_model, push_model
 from bcdm.checkpoint.model import Model
 from bcdm.checkpoint.operators import agree, describe_operator, load_operator, save_operator
-from bcdm.checkpoint.store import find_model, list_models, load, save_model
+from bcdm.checkpoint.store import find_model, list_models, load, save_model, store_cloud
 
 __all__ = [
     "Model",
@@ -19,5 +19,6 @@ __all__ = [
     "read_facts",
     "save_model",
     "save_operator",
+    "store_cloud",
     "write_facts",
 ]

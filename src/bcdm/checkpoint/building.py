@@ -19,10 +19,11 @@ from bcdm.operators import (
     LinearOperator,
     PixelMask,
 )
-from bcdm.problems import DrawnProblems, OneProblem, families
+from bcdm.problems import Cloud, DrawnProblems, Familiarity, OneProblem, families
 from bcdm.problems.patterns import draw_centre_box, draw_gaussian_kernel, draw_variable_density
 
 __all__ = [
+    "build_familiarity",
     "build_family",
     "build_method",
     "build_operator",
@@ -63,6 +64,17 @@ def build_problems(
             raise InputError(f"{config.name} was trained with an operator of its own: give it")
         operator = build_operator(config.operator, size)
     return OneProblem(operator, std)
+
+
+def build_familiarity(
+    config: settings.RunConfig, shape: tuple[int, ...], stored: Cloud | None = None
+) -> Familiarity | None:
+    """Judges whether measurements are of a run's family; None for a single operator."""
+    if config.operator.kind != "family":
+        return None
+    problems = build_problems(config, (shape[-2], shape[-1]))
+    assert isinstance(problems, DrawnProblems)
+    return Familiarity(problems, config.parameterisation.prior_std, stored=stored)
 
 
 def build_family(config: settings.FamilyMemberConfig) -> families.Family:

@@ -16,7 +16,11 @@ from bcdm.files import write_text
 __all__ = ["FILES", "FORMAT", "hash_settings", "read_facts", "write_facts"]
 
 FORMAT = 1
-FILES = {"model.safetensors": 1 << 34, "operator.safetensors": 1 << 32}
+FILES = {
+    "model.safetensors": 1 << 34,
+    "operator.safetensors": 1 << 32,
+    "familiarity.safetensors": 1 << 26,
+}
 """What a folder may hold besides config.json and the card, and how many bytes each may have."""
 
 _LARGEST = 1 << 26  # bytes of config.json

@@ -7,14 +7,14 @@ from typing import Any
 
 import torch
 
-from bcdm.checkpoint.building import build_problems
+from bcdm.checkpoint.building import build_familiarity
 from bcdm.checkpoint.settings import RunConfig
 from bcdm.data import Preparation
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.methods import Bayesian, BayesianDenoiser
 from bcdm.operators import LinearOperator, PixelMask
-from bcdm.problems import DrawnProblems
+from bcdm.problems import Cloud
 from bcdm.problems.familiarity import Familiarity, UnfamiliarWarning, Verdict
 
 __all__ = ["Model"]
@@ -32,6 +32,7 @@ class Model:
         preparation: How images become the network's, and back.
         shape: Image shape (C, H, W) of its training.
         facts: What is known of it: data, hashes, metrics.
+        cloud: What operators of its family look like, if that is stored.
     """
 
     method: Bayesian
@@ -40,6 +41,7 @@ class Model:
     preparation: Preparation
     shape: tuple[int, ...]
     facts: dict[str, Any]
+    cloud: Cloud | None = None
 
     @property
     def operator(self) -> LinearOperator:
@@ -62,11 +64,7 @@ class Model:
     @cached_property
     def familiarity(self) -> Familiarity | None:
         """Judges whether measurements are of the trained family; None for a single operator."""
-        if self.config.operator.kind != "family":
-            return None
-        problems = build_problems(self.config, (self.shape[-2], self.shape[-1]))
-        assert isinstance(problems, DrawnProblems)
-        return Familiarity(problems, self.config.parameterisation.prior_std)
+        return build_familiarity(self.config, self.shape, self.cloud)
 
     @property
     def prior(self) -> BayesianDenoiser:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from bcdm import __version__
-from bcdm.checkpoint.building import build_method, build_preparation, check_size
+from bcdm.checkpoint.building import build_familiarity, build_method, build_preparation, check_size
 from bcdm.checkpoint.facts import FILES, FORMAT, hash_settings, read_facts, write_facts
 from bcdm.checkpoint.model import Model
 from bcdm.checkpoint.operators import (
@@ -21,9 +21,10 @@ from bcdm.checkpoint.settings import RunConfig, parse_config
 from bcdm.checkpoint.tensorfile import UNUSABLE, hash_file, read_tensors, shorten, write_tensors
 from bcdm.errors import InputError, ModelError
 from bcdm.operators import LinearOperator
+from bcdm.problems import Cloud
 from bcdm.shelf import find_model, list_models
 
-__all__ = ["find_model", "list_models", "load", "save_model"]
+__all__ = ["find_model", "list_models", "load", "save_model", "store_cloud"]
 
 
 def save_model(
@@ -34,9 +35,10 @@ def save_model(
     shape: tuple[int, ...],
     facts: dict[str, Any],
 ) -> None:
-    """Writes a model folder: config.json, model.safetensors, README.md, operator.safetensors.
+    """Writes a model folder: config.json, README.md, model.safetensors and one more.
 
-    The last is left out where there is no single operator, or it is made of Python code.
+    That is operator.safetensors, unless it is made of Python code; familiarity.safetensors where
+    the model serves a family of operators.
     """
     folder.mkdir(parents=True, exist_ok=True)
     half = config.training.weights == "float16"
@@ -52,6 +54,10 @@ def save_model(
     if operator is not None and is_storable(operator):
         save_operator(operator, folder / "operator.safetensors")
         names.append("operator.safetensors")
+    familiarity = build_familiarity(config, shape)
+    if familiarity is not None:
+        write_tensors(folder / "familiarity.safetensors", familiarity.cloud.to_tensors())
+        names.append("familiarity.safetensors")
     hashes = {name: hash_file(folder / name, FILES[name]) for name in names}
     settings = config.model_dump(mode="json")
     content = {
@@ -101,8 +107,32 @@ def load(name_or_path: str | Path, operator: LinearOperator | None = None) -> Mo
         raise InputError(f"{config.name} was not trained with this operator")
     if "operator.safetensors" in hashes:
         operator = load_operator(folder / "operator.safetensors")
-    facts = content["facts"] | {"hashes": hashes, "name": config.name}
-    return Model(method, config, operator, preparation, shape, facts)
+    cloud = _load_cloud(folder) if "familiarity.safetensors" in hashes else None
+    # Results name these: the same model with or without its cloud, which follows from settings.
+    identity = {name: value for name, value in hashes.items() if name != "familiarity.safetensors"}
+    facts = content["facts"] | {"hashes": identity, "name": config.name}
+    return Model(method, config, operator, preparation, shape, facts, cloud)
+
+
+def store_cloud(folder: Path) -> None:
+    """Draws anew what a model of a family compares operators with, and stores it with the model."""
+    familiarity = load(folder).familiarity
+    if familiarity is None:
+        raise InputError(f"{folder} serves a single operator: there is no family to describe")
+    path = folder / "familiarity.safetensors"
+    write_tensors(path, familiarity.draw_cloud().to_tensors())
+    content = read_facts(folder)
+    content["hashes"][path.name] = hash_file(path, FILES[path.name])
+    write_facts(folder, content)
+
+
+def _load_cloud(folder: Path) -> Cloud:
+    path = folder / "familiarity.safetensors"
+    tensors, _ = read_tensors(path, FILES[path.name])
+    try:
+        return Cloud.from_tensors(tensors)
+    except UNUSABLE as error:
+        raise ModelError(f"{path} holds no cloud of operators: {shorten(error)}") from None
 
 
 def _check_hashes(folder: Path, content: dict[str, Any]) -> None:

@@ -134,6 +134,11 @@ def evaluate(
     help="Images for interval widths.",
 )
 @click.option("--keep-intervals", is_flag=True, help="Keep the widths that are stored.")
+@click.option(
+    "--only-family",
+    is_flag=True,
+    help="Only store what a family's operators look like; needs no images.",
+)
 @precision_option
 @click.option("--seed", default=0, show_default=True)
 def calibrate(
@@ -144,6 +149,7 @@ def calibrate(
     calls: int,
     intervals: int,
     keep_intervals: bool,
+    only_family: bool,
     precision: str,
     seed: int,
 ) -> None:
@@ -151,11 +157,16 @@ def calibrate(
     import torch
 
     from bcdm.assessment.images import choose_images, choose_training_images
-    from bcdm.checkpoint import find_model, load
+    from bcdm.checkpoint import find_model, load, store_cloud
     from bcdm.checkpoint.calibration import store_calibration
     from bcdm.reconstruction import calibrating
 
     loaded = load(model)
+    if only_family or loaded.familiarity is not None:
+        store_cloud(find_model(model))
+        answer("stored what operators of its family look like")
+    if only_family:
+        return
     source, rows = choose_images(loaded, data, "val", limit)
     images = torch.stack([loaded.preparation(source[i]) for i in rows])
     on = f"{len(rows)} validation images of {loaded.config.data.path}, seed {seed}"

@@ -1,10 +1,12 @@
 """What training draws: operators, noise levels; and whether a measurement is one of those."""
 
+from bcdm.problems.cloud import Cloud
 from bcdm.problems.draws import PROBLEM_STEP, DrawnProblems, OneProblem, Problems
 from bcdm.problems.familiarity import Familiarity, UnfamiliarWarning, Verdict
 
 __all__ = [
     "PROBLEM_STEP",
+    "Cloud",
     "DrawnProblems",
     "Familiarity",
     "OneProblem",

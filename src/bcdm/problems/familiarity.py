@@ -19,6 +19,7 @@ from torch import Tensor
 
 from bcdm.measurement import Measurement
 from bcdm.operators import LinearOperator
+from bcdm.problems.cloud import Cloud
 from bcdm.problems.draws import DrawnProblems
 from bcdm.tensors import ImageSpec
 
@@ -26,13 +27,11 @@ __all__ = ["Familiarity", "UnfamiliarWarning", "Verdict"]
 
 # Draws with these counters are kept for reference: training's counters stay far below.
 _FIRST = 1 << 48
-_NEIGHBOURS = 3
 _MARGIN = 0.02  # of the ranges: a norm is known to a few iterations, a range by its draws
 _MORE = 0.1  # of the range's upper end: to see a little more than in training does no harm
 _LOSS = 0.15  # of the samples that the sparsest operator of training takes
 _NOTHING = 1e-30  # of power: the operator is null
 _CHUNK = 50  # operators described at a time, for memory
-_LEAST = 1e-2  # a difference that matters, of probes of unit norm
 _SHIFT = (5, 3)  # pixels
 _SCALES = (0.0, 1.0, 2.0, 4.0, 8.0)  # of smoothing, in pixels
 
@@ -66,12 +65,14 @@ class Familiarity:
         prior_std: The model's.
         draws: Size of the cloud.
         alarm: Accepted fraction of false alarms.
+        stored: The cloud, if it was kept; it is used where it is that of these problems.
     """
 
     problems: DrawnProblems
     prior_std: float
     draws: int = 400
     alarm: float = 0.01
+    stored: Cloud | None = None
 
     def judge(self, measurement: Measurement) -> list[Verdict]:
         """One verdict for each measurement of the batch."""
@@ -89,14 +90,14 @@ class Familiarity:
         if float(powers) < 2 * _NOTHING:
             known = self.problems.nothing > 0
             return Verdict(0.0 if known else inf, known, "" if known else "nothing is measured")
-        distance = float(self._measure(places)) / self._threshold
+        cloud = self.cloud
+        distance = float(cloud.find_distance(places)) / cloud.threshold
         low, high = self.problems.noise_std
         std = float(one.std) / float(powers) ** 0.5
         reasons = []
         if not low * (1 - _MARGIN) <= std <= high * (1 + _MARGIN):
             reasons.append(f"noise_std {std:.3g} is outside [{low:.3g}, {high:.3g}]")
         share = float(places[0, 0]) ** 2
-        cloud = self._cloud
         least, most = (float(v) ** 2 for v in cloud.places[:, 0].aminmax())
         if not least * (1 - _MARGIN) <= share <= most * (1 + _MORE):
             reasons.append(
@@ -151,37 +152,38 @@ class Familiarity:
         return torch.stack([image / image.norm() for image in images])[:, None].float()
 
     @cached_property
-    def _cloud(self) -> "_Descriptions":
-        """Descriptions of drawn operators."""
-        return self._draw(_FIRST)
+    def cloud(self) -> Cloud:
+        """What is stored if it fits; drawing takes seconds."""
+        if self.stored is not None and self._is_current(self.stored):
+            return self.stored
+        return self.draw_cloud()
 
-    @cached_property
-    def _scale(self) -> Tensor:
-        """Of each number of a description."""
-        return self._cloud.places.std(0).clamp_min(_LEAST)
-
-    @cached_property
-    def _threshold(self) -> float:
-        """The distance that other draws keep within, but for the fraction `alarm` of them."""
-        fresh = self._draw(_FIRST + self.draws).places
+    def draw_cloud(self) -> Cloud:
+        """Describes drawn operators, and how far others of the same law are from them."""
+        drawn = self._draw(_FIRST, self.draws)
+        near = Cloud(drawn.places, drawn.parts, threshold=1.0)
+        distances = near.find_distance(self._draw(_FIRST + self.draws, self.draws).places)
         # Draws of a few operators coincide; a distance of nothing is none.
-        return max(1e-2, float(torch.quantile(self._measure(fresh), 1 - self.alarm)))
+        return replace(near, threshold=max(1e-2, float(distances.quantile(1 - self.alarm))))
 
-    def _draw(self, first: int) -> "_Descriptions":
+    def _is_current(self, stored: Cloud) -> bool:
+        """Whether two operators of a cloud are described as they would be today."""
+        places, _, parts = self._draw(_FIRST, 2)
+        if len(stored.places) != self.draws or stored.places.shape[1:] != places.shape[1:]:
+            return False
+        pairs = ((stored.places[:2], places), (stored.parts[:2], parts))
+        return all(torch.allclose(kept.to(new), new, atol=1e-3) for kept, new in pairs)
+
+    def _draw(self, first: int, count: int) -> "_Descriptions":
         # Nothing has no neighbours: it is told by itself, and would stretch every scale.
         problems = replace(self.problems, nothing=0.0)
-        operator, _ = problems.draw(range(first, first + self.draws))
+        operator, _ = problems.draw(range(first, first + count))
         image = ImageSpec((1, *self.problems.size))
         parts = [
             self._describe(operator.select(rows), image, len(rows))
-            for rows in torch.arange(self.draws).split(_CHUNK)
+            for rows in torch.arange(count).split(_CHUNK)
         ]
         return _Descriptions(*(torch.cat(columns) for columns in zip(*parts, strict=True)))
-
-    def _measure(self, places: Tensor) -> Tensor:
-        """The mean distance to the nearest draws of the cloud, (B,)."""
-        distances = torch.cdist(places / self._scale, self._cloud.places / self._scale)
-        return distances.topk(_NEIGHBOURS, largest=False).values.mean(1)
 
 
 class _Descriptions(NamedTuple):
