@@ -44,7 +44,7 @@ def test_the_residual_of_a_sample(reduced: float, p_value: float, expected: Judg
     found = _judge_residual(reduced, p_value)
     assert found.judgement == expected
     explained = "the samples explain the data within their noise"
-    assert (found.reason == explained) == (expected == "good")
+    assert found.reason.startswith(explained) == (expected == "good")
     assert found.value == f"{reduced:.2f} per degree of freedom, p = {p_value:.2g}"
 
 
@@ -69,6 +69,34 @@ def test_a_score_beside_those_of_right_measurements(
     assert found.judgement == expected
     assert ("what training images show" in found.reason) == (expected == "good")
     assert found.value == f"worse than {share}% of 39 right measurements"
+
+
+@pytest.mark.parametrize(
+    ("reduced", "p_value", "why"),
+    [
+        (1.0, 0.1, "noise"),
+        (1.13, 0.0051, "noise; chance gives such a p now and then, only below 0.001 it counts"),
+        (1.13, 0.00099, "noise; the misfit is no chance, but smaller than 20 %"),
+    ],
+)
+def test_a_good_residual_that_looks_bad_has_a_word_why(
+    reduced: float, p_value: float, why: str
+) -> None:
+    reason = _judge_residual(reduced, p_value).reason
+    assert reason == f"the samples explain the data within their {why}"
+
+
+@pytest.mark.parametrize(
+    ("score", "why"),
+    [
+        (35.5, ""),
+        (37.5, "; of several checks one is often this far out, only beyond 92.5% it counts"),
+    ],
+)
+def test_a_good_score_that_looks_bad_has_a_word_why(score: float, why: str) -> None:
+    calibration = Calibration({}, {"typicality": TABLE}, 3 / 40, {}, (0.0, 0.5, 1.0), "nothing")
+    (found,) = _judge(calibration, {"typicality": score})
+    assert found.reason == f"a linear look at the data shows what training images show{why}"
 
 
 @pytest.mark.parametrize("score", [nan, inf, -inf])

@@ -109,7 +109,7 @@ def draw_posterior(
         raise InputError(f"there is no image {number}: the batch holds {len(posterior.mean)}")
     if not 0 <= samples <= len(posterior.samples):
         raise InputError(f"{samples} samples cannot be shown: there are {len(posterior.samples)}")
-    linear, mean = posterior.linear[number], posterior.samples[:, number].mean(0)
+    linear, mean = posterior.linear[number], posterior.mean[number]
     images = {"linear estimate": linear, "posterior mean": mean}
     images |= {f"sample {k + 1}": posterior.samples[k, number] for k in range(samples)}
     sizes = {"standard deviation": posterior.std[number].mean(0)}
@@ -141,7 +141,7 @@ def _make_slice(
     return Slice(
         name=name,
         linear=arrange(units.to_file(posterior.linear)[0]),
-        mean=arrange(units.to_file(samples.mean(0))[0]),
+        mean=arrange(units.to_file(posterior.mean)[0]),
         std=arrange(units.to_file_size(posterior.std)[0]),
         samples=np.stack([arrange(one) for one in units.to_file(samples[:, 0])]),
         interval=_make_interval(posterior, units),
@@ -159,7 +159,7 @@ def _compare(posterior: Posterior, truth: Tensor) -> Quality:
     low, high = posterior.model.config.data.value_range
     shown = {
         "Linear estimate": posterior.linear,
-        "Posterior mean": posterior.samples.mean(0),
+        "Posterior mean": posterior.mean,
         "Sample 1": posterior.samples[0],
     }
     rows = []

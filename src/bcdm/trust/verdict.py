@@ -43,6 +43,9 @@ _WORDS = {
     ),
 }
 
+# Below, a good judgement needs a word why.
+_SURPRISING = 0.1
+
 
 def assess(model: Model, measurement: Measurement, preview: Tensor, samples: Tensor) -> list[Trust]:
     """One card for each measurement of a batch.
@@ -110,7 +113,12 @@ def _judge_residual(reduced: float, p_value: float) -> Check:
         judgement = "good" if 0.8 < reduced < 1.2 else judgement
     if not (isfinite(reduced) and isfinite(p_value)):
         judgement = "bad"
-    return Check("chi-square of a sample", value, judgement, good if judgement == "good" else bad)
+    reason = good if judgement == "good" else bad
+    if judgement == "good" and p_value < 1e-3:
+        reason += "; the misfit is no chance, but smaller than 20 %"
+    elif judgement == "good" and p_value < _SURPRISING:
+        reason += "; chance gives such a p now and then, only below 0.001 it counts"
+    return Check("chi-square of a sample", value, judgement, reason)
 
 
 def _judge(calibration: Calibration, scores: Mapping[str, float]) -> list[Check]:
@@ -126,7 +134,11 @@ def _judge(calibration: Calibration, scores: Mapping[str, float]) -> list[Check]
         value = f"worse than {1 - tail:.0%} of {len(table)} right measurements"
         if not isfinite(scores[name]):
             judgement, value = "bad", f"{scores[name]}, which is no score"
-        checks.append(Check(name, value, judgement, good if judgement == "good" else bad))
+        reason = good if judgement == "good" else bad
+        if judgement == "good" and tail < _SURPRISING:
+            limit = f"only beyond {1 - calibration.threshold:.1%} it counts"
+            reason += f"; of several checks one is often this far out, {limit}"
+        checks.append(Check(name, value, judgement, reason))
     return checks
 
 
