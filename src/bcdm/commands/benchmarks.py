@@ -76,6 +76,35 @@ def family(comparison: Path, data: Path | None, work: Path, path: Path | None) -
 
 @benchmark.command()
 @click.argument("model")
+@data_option
+@click.option("--limit", default=40, show_default=True, help="Subjects, one image each.")
+@click.option("--samples", default=19, show_default=True, help="Of each image; 90 % needs 19.")
+@click.option("--calls", default=20, show_default=True, help="Network calls per sample.")
+@click.option("--radius", "radii", multiple=True, type=float, help="Pixels; left out: all.")
+@click.option("--contrast", "contrasts", multiple=True, type=float, help="Of the range.")
+@work_option("runs/lesions")
+@records_option
+def lesions(
+    model: str,
+    data: Path | None,
+    limit: int,
+    samples: int,
+    calls: int,
+    radii: tuple[float, ...],
+    contrasts: tuple[float, ...],
+    work: Path,
+    path: Path | None,
+) -> None:
+    """Discs in test images: seen at all, and is their contrast within what samples say?"""
+    from bcdm.benchmark import lesions as bench
+
+    exam = bench.Exam(radii or bench.RADII, contrasts or bench.CONTRASTS, limit, samples, calls)
+    records = bench.run(model, data, work, name_command(), exam, report=say)
+    finish(records, path, bench.KEYS, bench.COLUMNS)
+
+
+@benchmark.command()
+@click.argument("model")
 @click.option("--draws", default=200, show_default=True, help="Masks of each kind.")
 @records_option
 def masks(model: str, draws: int, path: Path | None) -> None:
