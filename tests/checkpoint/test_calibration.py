@@ -1,6 +1,7 @@
 """Where a score lies among those of measurements that are right."""
 
 import json
+from dataclasses import replace
 from math import nan
 from types import SimpleNamespace
 
@@ -8,7 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from bcdm.checkpoint.calibration import Calibration, Typicality, find_factor
+from bcdm.checkpoint import Model
+from bcdm.checkpoint.calibration import (
+    Calibration,
+    LocalFactors,
+    Typicality,
+    describe_factors,
+    find_factors,
+)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +104,31 @@ def test_a_calibration_is_read_as_it_was_stored() -> None:
 )
 def test_factors_are_interpolated(level: float, factor: float) -> None:
     plain = Calibration({}, {}, 0.0, {0.9: 1.3, 0.5: 1.1}, (0.0, 0.5, 1.0), "").to_plain()
-    assert find_factor(make_model(calibration=plain), level) == pytest.approx(factor)
-    assert find_factor(make_model(calibration=plain | {"factors": {}}), level) == 1.0
-    assert find_factor(make_model(), level) == 1.0
+    assert describe_factors(make_model(calibration=plain), level) == pytest.approx(factor)
+    assert describe_factors(make_model(calibration=plain | {"factors": {}}), level) == 1.0
+    assert describe_factors(make_model(), level) == 1.0
+
+
+def test_a_calibration_of_an_earlier_version_has_one_factor_for_all(masked_model: Model) -> None:
+    calibration = Calibration.of(masked_model)
+    assert calibration is not None
+    assert calibration.local is not None
+    plain = calibration.to_plain()
+    again = Calibration.of(replace(masked_model, facts={"calibration": plain}))
+    assert again is not None
+    assert again.local == LocalFactors.from_plain(plain["local"])
+    del plain["local"]
+    older = replace(masked_model, facts={"calibration": plain})
+    found = Calibration.of(older)
+    assert found is not None
+    assert found.local is None
+    mean = torch.zeros(2, *masked_model.shape)
+    assert float(find_factors(older, 0.8, mean)) == pytest.approx(calibration.factors[0.8])
+    assert describe_factors(older, 0.8) == calibration.factors[0.8]
+    assert find_factors(masked_model, 0.8, mean).shape == (2, 1, 16, 16)
+    assert describe_factors(masked_model, 0.8) == {
+        "signal": list(calibration.local.edges),
+        "factors": calibration.local.factors[0.8],
+    }
+    unknown = replace(masked_model, facts={})
+    assert float(find_factors(unknown, 0.8, mean)) == describe_factors(unknown, 0.8) == 1

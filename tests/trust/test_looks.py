@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from bcdm.trust.looks import BANDS, QUANTILES, describe, find_brightness, find_spots
+from bcdm.evaluation.signal import find_brightness
+from bcdm.trust.looks import BANDS, QUANTILES, describe, find_spots
 
 
 @pytest.fixture

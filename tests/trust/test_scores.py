@@ -8,10 +8,11 @@ from torch import Tensor
 
 from bcdm.checkpoint import Model
 from bcdm.checkpoint.calibration import Calibration
+from bcdm.evaluation.signal import find_brightness
 from bcdm.measurement import Measurement
 from bcdm.operators import FourierMask, Identity, LinearOperator, PixelMask
 from bcdm.trust.heldout import score_held_out
-from bcdm.trust.looks import describe, find_brightness, find_spots
+from bcdm.trust.looks import describe, find_spots
 from bcdm.trust.scores import NAMES, chi_square_of, compare_noise, find_scores
 
 HOLE = torch.rand(64, 64, generator=torch.Generator().manual_seed(1)) < 0.8

@@ -14,8 +14,16 @@ from torch import Tensor
 
 from bcdm.checkpoint.facts import read_facts, write_facts
 from bcdm.checkpoint.model import Model
+from bcdm.evaluation.signal import find_signal
 
-__all__ = ["Calibration", "Typicality", "find_factor", "store_calibration"]
+__all__ = [
+    "Calibration",
+    "LocalFactors",
+    "Typicality",
+    "describe_factors",
+    "find_factors",
+    "store_calibration",
+]
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,44 @@ class Typicality:
 
 
 @dataclass(frozen=True)
+class LocalFactors:
+    """By how much intervals must be wider where the image is dark, and where it is bright.
+
+    One factor for all pixels would be fitted to what most of them show: air.
+
+    Attributes:
+        edges: Of bins of the signal (`find_signal`), rising; below the first, between, above.
+        factors: By level, one for each bin from dark to bright.
+    """
+
+    edges: tuple[float, ...]
+    factors: dict[float, list[float]]
+
+    def list_factors(self, level: float) -> list[float]:
+        """The factor of each bin; between levels that were fitted it is interpolated."""
+        levels = sorted(self.factors)
+        bins = zip(*(self.factors[one] for one in levels), strict=True)
+        return [float(np.interp(level, levels, one)) for one in bins]
+
+    def find(self, level: float, signal: Tensor) -> Tensor:
+        """The factor of each pixel."""
+        edges = torch.tensor(self.edges, dtype=signal.dtype, device=signal.device)
+        factors = torch.tensor(self.list_factors(level), dtype=signal.dtype, device=signal.device)
+        return factors[torch.bucketize(signal, edges, right=True)]
+
+    def to_plain(self) -> dict[str, Any]:
+        """As numbers that JSON can hold."""
+        factors = {str(level): [round(f, 6) for f in row] for level, row in self.factors.items()}
+        return {"edges": list(self.edges), "factors": factors}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
+        """From `to_plain`."""
+        factors = {float(level): list(row) for level, row in plain["factors"].items()}
+        return cls(tuple(plain["edges"]), factors)
+
+
+@dataclass(frozen=True)
 class Calibration:
     """What to compare a measurement with.
 
@@ -57,10 +103,12 @@ class Calibration:
         looks: What is typical, by the names of looks.
         tables: Scores of measurements that are right, sorted, by name; larger is worse.
         threshold: A measurement is flagged where its smallest tail probability is below.
-        factors: By which intervals of each level are widened to hold what they promise.
+        factors: By which intervals of each level are widened to hold what they promise, over all
+            pixels.
         brightness: How much of the model's range the 99 % quantile of a linear estimate is: the
             1, 50 and 99 % quantiles over images. The scale of data in units that nobody stated.
         on: What it was fitted on, in words.
+        local: The factors by the local signal; None in calibrations of earlier versions.
     """
 
     looks: dict[str, Typicality]
@@ -69,6 +117,7 @@ class Calibration:
     factors: dict[float, float]
     brightness: tuple[float, float, float]
     on: str
+    local: LocalFactors | None = None
 
     def find_tails(self, scores: Mapping[str, float]) -> dict[str, float]:
         """The fraction of right measurements with as bad a score, by name.
@@ -85,7 +134,7 @@ class Calibration:
 
     def to_plain(self) -> dict[str, Any]:
         """As numbers that JSON can hold."""
-        return {
+        plain = {
             "looks": {name: look.to_plain() for name, look in self.looks.items()},
             "tables": {k: [round(v, 6) for v in table] for k, table in self.tables.items()},
             "threshold": self.threshold,
@@ -93,6 +142,7 @@ class Calibration:
             "brightness": list(self.brightness),
             "on": self.on,
         }
+        return plain if self.local is None else plain | {"local": self.local.to_plain()}
 
     @classmethod
     def of(cls, model: Model) -> Self | None:
@@ -104,15 +154,42 @@ class Calibration:
         factors = {float(level): factor for level, factor in plain["factors"].items()}
         looks = {name: Typicality.from_plain(look) for name, look in plain["looks"].items()}
         brightness, on = tuple(plain["brightness"]), plain["on"]
-        return cls(looks, plain["tables"], plain["threshold"], factors, brightness, on)
+        local = LocalFactors.from_plain(plain["local"]) if "local" in plain else None
+        return cls(looks, plain["tables"], plain["threshold"], factors, brightness, on, local)
 
 
-def find_factor(model: Model, level: float) -> float:
-    """How many times as wide intervals should be as those of the samples; 1 if nothing is known.
+def find_factors(model: Model, level: float, mean: Tensor) -> Tensor:
+    """How many times as wide the interval of each pixel should be as that of the samples.
 
-    Between levels that were fitted it is interpolated, beyond them that of the nearest.
+    By the local signal where the model's calibration knows it; else one factor for all, 1 if
+    nothing is known.
+
+    Args:
+        model: The model.
+        level: Of the intervals.
+        mean: The average of the samples, (B, C, H, W).
+
+    Returns:
+        (B, 1, H, W), or a single number.
     """
     calibration = Calibration.of(model)
+    if calibration is None or calibration.local is None:
+        return torch.tensor(_find_factor(calibration, level))
+    signal = find_signal(mean, model.config.data.value_range[0])
+    return calibration.local.find(level, signal)
+
+
+def describe_factors(model: Model, level: float) -> float | dict[str, list[float]]:
+    """By how much intervals are wider: one number, or one for each bin of the local signal."""
+    calibration = Calibration.of(model)
+    if calibration is None or calibration.local is None:
+        return _find_factor(calibration, level)
+    local = calibration.local
+    return {"signal": list(local.edges), "factors": local.list_factors(level)}
+
+
+def _find_factor(calibration: Calibration | None, level: float) -> float:
+    """Between levels that were fitted it is interpolated, beyond them that of the nearest."""
     if calibration is None or not calibration.factors:
         return 1.0
     levels = sorted(calibration.factors)

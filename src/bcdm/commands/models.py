@@ -12,6 +12,7 @@ from bcdm.errors import InputError
 
 if TYPE_CHECKING:
     from bcdm.checkpoint import Model
+    from bcdm.checkpoint.calibration import LocalFactors
 
 __all__ = ["calibrate", "evaluate", "train"]
 
@@ -173,9 +174,9 @@ def calibrate(
     known = choose_training_images(loaded, data, TYPICAL)
     typical = torch.stack(known) if known else None
     on += f"; what is typical on {len(known)} training images" if known else ""
-    factors = None
+    factors, local = None, None
     if keep_intervals:
-        factors, kept = _read_factors(loaded, model)
+        factors, local, kept = _read_widths(loaded, model)
         on += f"; intervals as before, on {kept}"
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
         found = calibrating.calibrate(
@@ -186,6 +187,7 @@ def calibrate(
             calls=calls,
             intervals=intervals,
             factors=factors,
+            local=local,
             seed=seed,
             on=on,
             report=say,
@@ -193,12 +195,21 @@ def calibrate(
     store_calibration(find_model(model), found)
     for level, factor in found.factors.items():
         answer(f"intervals of {level:.0%}: {factor:.3f} times as wide")
+        if found.local is not None:
+            each = ", ".join(f"{one:.3f}" for one in found.local.list_factors(level))
+            answer(f"  from dark to bright: {each}")
     answer(f"flags at a tail probability below {found.threshold:.3f}")
 
 
-def _read_factors(model: "Model", name: str) -> tuple[dict[float, float], str]:
+def _read_widths(
+    model: "Model", name: str
+) -> "tuple[dict[float, float], LocalFactors | None, str]":
     """The widths that a model's intervals have, and on what they were fitted."""
+    from bcdm.checkpoint.calibration import LocalFactors
+
     stored = model.facts.get("calibration")
     if stored is None:
         raise InputError(f"{name} has no intervals to keep: leave out --keep-intervals")
-    return {float(level): factor for level, factor in stored["factors"].items()}, stored["on"]
+    local = LocalFactors.from_plain(stored["local"]) if "local" in stored else None
+    factors = {float(level): factor for level, factor in stored["factors"].items()}
+    return factors, local, stored["on"]

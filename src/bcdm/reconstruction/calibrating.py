@@ -4,7 +4,7 @@ On validation images that the model was not trained on. Only what is typical may
 images: that needs many, and is no judgement of the model.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,17 +13,19 @@ from torch import Tensor
 
 from bcdm.checkpoint import Model
 from bcdm.checkpoint.building import build_problems
-from bcdm.checkpoint.calibration import Calibration, Typicality
+from bcdm.checkpoint.calibration import Calibration, LocalFactors, Typicality
 from bcdm.diffusion import posterior_mean
 from bcdm.errors import InputError
+from bcdm.evaluation.signal import find_brightness
 from bcdm.identity import identify
 from bcdm.measurement import Measurement
 from bcdm.operators import Root
 from bcdm.reconstruction.posterior import Posterior, reconstruct
-from bcdm.trust.looks import find_brightness, look
+from bcdm.reconstruction.widths import fit_widths
+from bcdm.trust.looks import look
 from bcdm.trust.scores import NAMES, find_scores
 
-__all__ = ["ALARM", "LEVELS", "calibrate", "exceed", "fit_intervals", "simulate"]
+__all__ = ["ALARM", "LEVELS", "calibrate", "simulate"]
 
 ALARM = 0.05
 BATCH = 16
@@ -39,6 +41,7 @@ def calibrate(
     calls: int = 20,
     intervals: int = 60,
     factors: Mapping[float, float] | None = None,
+    local: LocalFactors | None = None,
     seed: int = 0,
     on: str,
     report: Callable[[str], None],
@@ -53,10 +56,12 @@ def calibrate(
         samples: Per image.
         calls: Network calls per sample.
         intervals: How many images, evenly spaced, the widths of intervals are fitted on.
-        factors: Of the widths, if they are known: they depend on model and sampler alone.
+        factors: Of the widths over all pixels, if they are known: they depend on model and
+            sampler alone.
+        local: Those by the local signal, if the former are given.
         seed: Of measurements and samples.
         on: What the images are, in words.
-        report: Hears of progress.
+        report: Called with each line about progress.
     """
     if typical is None:
         half = len(images) // 2
@@ -67,21 +72,24 @@ def calibrate(
     rows: list[dict[str, float]] = []
     for numbers in _split(model, len(images)):
         measurement = simulate(model, images[numbers], numbers, seed)
-        posterior = reconstruct(model, measurement, samples=1, calls=calls,
-                                seed=seed + numbers[0], progress=False)  # fmt: skip
+        posterior = reconstruct(
+            model, measurement, samples=1, calls=calls, seed=seed + numbers[0], progress=False
+        )
         rows += find_scores(model, measurement, looks, posterior.preview, posterior.samples)
         report(f"scores: {len(rows)} of {len(images)}")
     if factors is None:
-        factors = _fit_factors(model, images, samples, calls, intervals, seed, report)
+        told = [level for level in LEVELS if level <= (samples - 1) / (samples + 1)]
+        some = _reconstruct_some(model, images, samples, calls, intervals, seed, report)
+        factors, local = fit_widths(some, told)
     tables = {name: sorted(row[name] for row in rows if name in row) for name in NAMES}
     tables = {name: table for name, table in tables.items() if table}
-    open_ended = Calibration(looks, tables, 0.0, dict(factors), brightness, on)
+    open_ended = Calibration(looks, tables, 0.0, dict(factors), brightness, on, local)
     least = [min(open_ended.find_tails(row).values()) for row in rows]
     threshold = float(np.quantile(least, ALARM))
     return replace(open_ended, threshold=threshold)
 
 
-def _fit_factors(
+def _reconstruct_some(
     model: Model,
     images: Tensor,
     samples: int,
@@ -89,20 +97,18 @@ def _fit_factors(
     intervals: int,
     seed: int,
     report: Callable[[str], None],
-) -> dict[float, float]:
-    """By how much intervals must grow, by level, as far as so many samples resolve it."""
-    told = [level for level in LEVELS if level <= (samples - 1) / (samples + 1)]
-    ratios: dict[float, list[Tensor]] = {level: [] for level in told}
+) -> Iterator[tuple[Posterior, Tensor]]:
+    """Posteriors of images, evenly spaced, and the truth behind each."""
     wide = np.linspace(0, len(images) - 1, min(intervals, len(images))).round().astype(int)
     for done, k in enumerate(wide.tolist()):
         image = images[k : k + 1]
-        posterior = reconstruct(model, simulate(model, image, [k], seed), samples=samples,
-                                calls=calls, seed=seed + k, progress=False)  # fmt: skip
-        for level in told:
-            ratios[level].append(exceed(posterior, image, level))
+        measurement = simulate(model, image, [k], seed)
+        posterior = reconstruct(
+            model, measurement, samples=samples, calls=calls, seed=seed + k, progress=False
+        )
+        yield posterior, image
         if (done + 1) % 10 == 0:
             report(f"intervals: {done + 1} of {len(wide)}")
-    return {level: fit_intervals(torch.cat(parts), level) for level, parts in ratios.items()}
 
 
 def _fit_looks(
@@ -145,15 +151,3 @@ def _split(model: Model, count: int) -> list[list[int]]:
     """Numbers of images that are measured alike, in batches."""
     size = BATCH if model.trained_operator is not None else 1
     return [list(range(start, min(start + size, count))) for start in range(0, count, size)]
-
-
-def exceed(posterior: Posterior, truth: Tensor, level: float) -> Tensor:
-    """How far the truth is from the middle of its interval, in half widths, for every pixel."""
-    low, high = posterior.interval(level, calibrated=False)
-    width = (high - low).clamp_min(1e-12) / 2
-    return ((truth - (low + high) / 2).abs() / width).flatten().float()
-
-
-def fit_intervals(ratios: Tensor, level: float) -> float:
-    """The factor by which half widths must grow for a fraction `level` of pixels to be inside."""
-    return float(np.quantile(ratios.numpy(), level))

@@ -12,7 +12,7 @@ import torch
 from tqdm.auto import tqdm
 
 from bcdm.checkpoint import Model, save_operator
-from bcdm.checkpoint.calibration import find_factor
+from bcdm.checkpoint.calibration import describe_factors
 from bcdm.errors import InputError
 from bcdm.files import remove_partial, replacing, write_arrays, write_text
 from bcdm.folders import MARKER, claim
@@ -114,7 +114,7 @@ def _prepare(model: Model, fitted: Fitted, plan: Plan) -> tuple[dict[str, Any], 
         "noise_std": fitted.noise.std,
         "gain": fitted.units.gain,
         "offset": fitted.units.offset,
-        "interval_factor": find_factor(model, LEVEL),
+        "interval_factor": describe_factors(model, LEVEL),
     }
     if fitted.scan.facts.get("simulated"):
         settings["simulated"] = True

@@ -11,7 +11,7 @@ from tqdm.auto import tqdm
 
 import bcdm  # the public names: what is shown lies above this room
 from bcdm.checkpoint import Model
-from bcdm.checkpoint.calibration import find_factor
+from bcdm.checkpoint.calibration import find_factors
 from bcdm.diffusion import posterior_mean
 from bcdm.errors import InputError, ShapeError
 from bcdm.files import replacing, write_arrays
@@ -98,7 +98,8 @@ class Posterior:
         low = (1 - part) * ordered[below] + part * ordered[below + 1]
         high = (1 - part) * ordered[-1 - below] + part * ordered[-2 - below]
         if calibrated:
-            middle, half = (low + high) / 2, find_factor(self.model, level) * (high - low) / 2
+            factors = find_factors(self.model, level, self.samples.mean(0))
+            middle, half = (low + high) / 2, factors * (high - low) / 2
             low, high = middle - half, middle + half
         return low, high
 

@@ -5,9 +5,10 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from bcdm.checkpoint import Model
+from bcdm.evaluation.signal import find_brightness
 from bcdm.measurement import Measurement
 
-__all__ = ["describe", "find_brightness", "find_spots", "look"]
+__all__ = ["describe", "find_spots", "look"]
 
 BANDS = 12
 QUANTILES = (0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.999)
@@ -28,12 +29,6 @@ def look(model: Model, measurement: Measurement, preview: Tensor) -> dict[str, T
         "bright spots": find_spots(linear, black),
         "reconstruction": describe(preview, black),
     }
-
-
-def find_brightness(image: Tensor, black: float) -> Tensor:
-    """The 99 % quantile of images above black, (B,)."""
-    away = image.abs() if image.is_complex() else image - black
-    return away.mean(1).flatten(1).quantile(0.99, 1).clamp_min(1e-6)
 
 
 def describe(image: Tensor, black: float) -> Tensor:

@@ -16,11 +16,12 @@ from bcdm.checkpoint import Model
 from bcdm.checkpoint.calibration import Typicality
 from bcdm.errors import InputError
 from bcdm.evaluation import chi_square
+from bcdm.evaluation.signal import find_brightness
 from bcdm.measurement import Measurement
 from bcdm.noise import NoiseEstimate, estimate_from_image, estimate_from_k_space
 from bcdm.operators import FourierMask, LinearOperator, PixelMask
 from bcdm.trust.heldout import score_held_out
-from bcdm.trust.looks import find_brightness, look
+from bcdm.trust.looks import look
 
 __all__ = ["NAMES", "chi_square_of", "compare_noise", "find_scores"]
 
