@@ -140,6 +140,36 @@ def test_files_of_many_frames(
     assert np.array_equal(back[0], np.clip(results.mean[0, 0] - 5, 0, None))
     frames = frames_by_position(tmp_path / "a_std.dcm")
     assert np.array_equal(frames[7.0], results.std[1, 0])
+    paths = write_results(tmp_path / "gap", scan, leave_out(results, 1), {})
+    gap = pydicom.dcmread(paths[0] / "00001.dcm").pixel_array
+    assert np.array_equal(gap[0], back[0])
+    assert not gap[1].any()
+    assert list(frames_by_position(tmp_path / "gap/a_std.dcm")) == [0.0]
+
+
+def leave_out(results: Results, number: int) -> Results:
+    maps = [values.copy() for _, values in results.items()]
+    for values in maps:
+        values[number] = np.nan
+    return Results(*maps, results.level, (number,))
+
+
+def test_slices_that_are_left_out_have_no_file(
+    tmp_path: Path, makers: Makers, make_results: Callable[..., Any]
+) -> None:
+    scan = read_scan(makers["make_dicom"](tmp_path))
+    results = leave_out(make_results(scan), 1)
+    paths = write_results(tmp_path / "out", scan, results, {})
+    files = sorted(paths[0].iterdir())
+    assert [file.name for file in files] == ["00001.dcm", "00003.dcm"]
+    for number, file in zip((0, 2), files, strict=True):
+        image = pydicom.dcmread(file)
+        assert image.ImagePositionPatient[2] == 4.0 * number
+        assert image.DerivationDescription.endswith("left out, not to be trusted: 1")
+    for name, values in results.items()[1:]:
+        frames = frames_by_position(tmp_path / "out" / f"series_{name}.dcm")
+        assert sorted(frames) == [0.0, 8.0]
+        assert np.array_equal(frames[8.0], values[2, 0])
 
 
 def resize(scan: Scan, make_results: Callable[..., Any], size: tuple[int, int]) -> Any:

@@ -110,3 +110,19 @@ def test_results_are_of_one_shape() -> None:
     ones = np.ones((1, 1, 4, 4), np.float32)
     with pytest.raises(InputError, match="the same for all"):
         Results(ones, ones, ones, ones[:, :, 1:], 0.9)
+
+
+def test_a_slice_that_is_left_out_is_nan(tmp_path: Path) -> None:
+    values = np.ones((3, 1, 4, 4), np.float32)
+    values[1] = np.nan
+    maps = (values, values, values, values)
+    with pytest.raises(InputError, match="must be finite"):
+        Results(*maps, 0.9)
+    with pytest.raises(InputError, match="every slice is left out"):
+        Results(*maps, 0.9, (0, 1, 2))
+    results = Results(*maps, 0.9, (1,))
+    assert results.list_kept() == [0, 2]
+    np.savez(tmp_path / "scan.npz", image=np.ones((3, 1, 4, 4), np.float32))
+    (path,) = write_results(tmp_path / "out", read_scan(tmp_path / "scan.npz"), results, {})
+    with np.load(path) as file:
+        assert np.array_equal(file["mean"], values, equal_nan=True)

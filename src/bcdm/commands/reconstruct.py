@@ -11,7 +11,7 @@ from bcdm.commands.echo import answer, say
 from bcdm.commands.extras import require
 from bcdm.commands.inputs import for_each
 from bcdm.commands.options import mask_option
-from bcdm.commands.requests import Given, describe_request, show_finished
+from bcdm.commands.requests import Given, describe_request, name_left_out, show_finished
 from bcdm.errors import InputError
 from bcdm.folders import find_finished
 from bcdm.text import is_unicode, printable
@@ -158,6 +158,8 @@ def _reconstruct_one(
         show=partial(_write_report, out / "report.html", fitted, truth),
         say=say,
     )
+    if done.left_out:
+        say(name_left_out(done.left_out))
     for file in done.files:
         answer(f"wrote {file}")
 
@@ -181,11 +183,14 @@ def _write_report(
         provenance=done.provenance,
         truth=truth,
         features=said,
+        left_out=done.left_out,
     )
     write_report(path, report)
     answer(f"{report.trust.light}: {report.trust.summary}")
     for name, words in said:
         answer(f"{name}: {words}")
+    if len(done.left_out) == len(done.cards):
+        answer(f"wrote {path}")
     return [path]
 
 

@@ -2,18 +2,18 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bcdm import __version__
-from bcdm.commands.echo import answer
+from bcdm.commands.echo import answer, say
 from bcdm.errors import InputError
 from bcdm.files import hash_path
 from bcdm.shelf import find_model
 
-__all__ = ["Given", "describe_request", "show_finished"]
+__all__ = ["Given", "describe_request", "name_left_out", "show_finished"]
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,19 @@ def describe_request(path: Path, model: str, settings: Mapping[str, float], give
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
+def name_left_out(numbers: Sequence[int]) -> str:
+    """The line about slices that are not in the images."""
+    named = ", ".join(map(str, numbers))
+    return f"left out of the images, because their cards are red: slices {named} (counted from 0)"
+
+
 def show_finished(out: Path, found: Mapping[str, Any]) -> None:
     """Says again what a finished run found; a run that was refused is refused again."""
     if "refused" in found:
         raise InputError(found["refused"])
+    left_out = [number for number, one in enumerate(found["slices"]) if not one["written"]]
+    if left_out:
+        say(name_left_out(left_out))
     answer(f"{found['trust']['light']}: {found['trust']['summary']}")
     for one in found["features"]:
         answer(f"{one['feature']}: {one['in words']}")

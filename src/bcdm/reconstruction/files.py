@@ -42,6 +42,7 @@ class Finished:
         files: What was written.
         provenance: Where it comes from.
         features: What the samples say of the regions asked for.
+        left_out: Numbers of slices that no file of images holds, because they are red.
     """
 
     posteriors: list[Posterior]
@@ -49,6 +50,7 @@ class Finished:
     files: list[Path]
     provenance: dict[str, Any]
     features: list[dict[str, Any]]
+    left_out: tuple[int, ...] = ()
 
 
 def reconstruct_scan(
@@ -66,7 +68,8 @@ def reconstruct_scan(
 
     The same command goes on after any interruption, and gives the same bits. A second process
     that writes the same folder waits for the first. run.json is written last: where it is, all
-    that it names is whole.
+    that it names is whole. Slices whose card is red are left out of the images, unless the plan
+    forces them; samples, report and run.json hold them in any case.
 
     Args:
         model: The model.
@@ -77,6 +80,9 @@ def reconstruct_scan(
         request: What was asked for, in a word that `find_finished` compares.
         show: Writes more about what was made, such as a report, and returns the files.
         say: Called with each line about progress.
+
+    Raises:
+        RefusedError: If the model was not made for the scan, or no slice is left.
     """
     provenance, y = _prepare(model, fitted, plan)
     try:
@@ -90,22 +96,54 @@ def reconstruct_scan(
         (out / MARKER).unlink(missing_ok=True)
         posteriors = _draw_slices(model, fitted, plan, store, say)
         cards = [one.trust[0] for one in posteriors]
-        card = join(cards)
-        facts: dict[str, Any] = {"request": request, "trust": _to_plain(card)}
-        if card.light == "red" and not plan.force:
-            reason = f"{card.summary} No image was written; --force writes them all the same"
-            _write_json(out / MARKER, seal(provenance | facts | {"refused": reason}, out, []))
-            raise RefusedError(reason)
+        left_out = _choose_left_out(posteriors, cards, plan)
         _keep_measurement(out, fitted, y)
         shown = [crop_middle(one.samples[:, 0], fitted.scan.size) for one in posteriors]
         weighed = weigh(features, shown, fitted.units.gain)
-        files = write_results(out, fitted.scan, _summarise(model, fitted, posteriors), provenance)
-        done = Finished(posteriors, cards, [*files, out / SAMPLES], provenance, weighed)
+        files: list[Path] = []
+        if len(left_out) < len(posteriors):
+            results = _summarise(fitted, posteriors, left_out)
+            noted = provenance | ({"left_out": list(left_out)} if left_out else {})
+            files = write_results(out, fitted.scan, results, noted)
+        done = Finished(posteriors, cards, [*files, out / SAMPLES], provenance, weighed, left_out)
         more = [] if show is None else list(show(done))
-        facts |= {"level": LEVEL, "features": weighed}
         kept = [*files, *(out / name for name in KEPT), *more]
+        facts = _describe_run(done, request)
         _write_json(out / MARKER, seal(provenance | facts, out, kept))
+    if not files:
+        raise RefusedError(facts["refused"])
     return replace(done, files=[*done.files, *more, out / MARKER])
+
+
+def _choose_left_out(
+    posteriors: Sequence[Posterior], cards: Sequence[Trust], plan: Plan
+) -> tuple[int, ...]:
+    """Slices that are red; those that are no numbers in any case."""
+    return tuple(
+        number
+        for number, (one, card) in enumerate(zip(posteriors, cards, strict=True))
+        if (card.light == "red" and not plan.force) or not bool(one.samples.isfinite().all())
+    )
+
+
+def _describe_run(done: Finished, request: str) -> dict[str, Any]:
+    """What run.json says of the results, beside where they come from."""
+    card = join(done.cards)
+    slices = [
+        {"light": one.light, "summary": one.summary, "written": number not in done.left_out}
+        for number, one in enumerate(done.cards)
+    ]
+    facts = {
+        "request": request,
+        "trust": _to_plain(card),
+        "slices": slices,
+        "level": LEVEL,
+        "features": done.features,
+    }
+    if len(done.left_out) < len(slices):
+        return facts
+    reason = f"{card.summary} No image was written; --force writes what has numbers all the same"
+    return facts | {"refused": reason}
 
 
 def _prepare(model: Model, fitted: Fitted, plan: Plan) -> tuple[dict[str, Any], np.ndarray]:
@@ -225,8 +263,10 @@ def _open_store(
     return zarr.open_array(path, mode="r+")
 
 
-def _summarise(model: Model, fitted: Fitted, posteriors: Sequence[Posterior]) -> Results:
-    """Mean, standard deviation and intervals in the file's units."""
+def _summarise(
+    fitted: Fitted, posteriors: Sequence[Posterior], left_out: tuple[int, ...]
+) -> Results:
+    """Mean, standard deviation and intervals in the file's units; nan where a slice is left out."""
     means, stds, lows, highs = [], [], [], []
     for one in posteriors:
         low, high = one.interval(LEVEL)
@@ -238,7 +278,9 @@ def _summarise(model: Model, fitted: Fitted, posteriors: Sequence[Posterior]) ->
         crop_middle(torch.from_numpy(np.concatenate(part)), fitted.scan.size).numpy()
         for part in (means, stds, lows, highs)
     )
-    return Results(mean, std, low_end, high_end, LEVEL)
+    for values in (mean, std, low_end, high_end):
+        values[list(left_out)] = np.nan
+    return Results(mean, std, low_end, high_end, LEVEL, left_out)
 
 
 def _to_plain(card: Trust) -> dict[str, Any]:

@@ -60,6 +60,7 @@ def verify(path: Path, source: Path | None = None, model_path: str | None = None
         whole = hash_content({name: stored[name] for name in FIXED}) == stored["id"]
         verdicts = [Verdict("provenance is whole", whole, str(stored["id"])[:16])]
         verdicts += _check_files(folder, run, stored["id"])
+        verdicts += _check_slices(run, None if own else stored)
         model = load(model_path or stored["model"]["name"])
         same = model.facts["hashes"] == stored["model"]["hashes"]
         verdicts.append(Verdict("model", same, str(stored["model"]["name"])))
@@ -111,6 +112,20 @@ def _check_files(folder: Path, run: dict[str, Any], identity: str) -> list[Verdi
             changed.append(str(error))
     found = "; ".join(changed) or f"{len(run['files'])}, all as written"
     return [*verdicts, Verdict("files", not changed, found)]
+
+
+def _check_slices(run: dict[str, Any], result: dict[str, Any] | None) -> list[Verdict]:
+    """Which slices are in the images, by run.json and by the result itself."""
+    if "slices" not in run:  # by an earlier version, which wrote all or none
+        return []
+    left_out = [number for number, one in enumerate(run["slices"]) if not one["written"]]
+    right = result is None or result.get("left_out", []) == left_out
+    found = f"all {len(run['slices'])} written"
+    if "refused" in run:
+        found = "none written: the run was refused"
+    elif left_out:
+        found = f"left out: {', '.join(map(str, left_out))} of {len(run['slices'])}"
+    return [Verdict("slices", right, found)]
 
 
 def _check_sample(folder: Path, stored: dict[str, Any], model: Model) -> list[Verdict]:

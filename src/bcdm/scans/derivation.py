@@ -48,22 +48,29 @@ def write(folder: Path, scan: Scan, results: Results, provenance: str) -> list[P
         start = 0
         for index, (head, placed) in enumerate(zip(heads, frames, strict=True)):
             mean = results.mean[start : start + len(placed), 0]
+            start += len(placed)
+            if np.isnan(mean).all():
+                continue  # its slices are left out
             derived = _derive(head, placed, mean, seed.digest(), index, provenance)
             if scan.facts.get("simulated"):
                 derived.DerivationDescription += ", which was simulated from this clean image"
+            if results.left_out:
+                gaps = ", ".join(map(str, results.left_out))
+                derived.DerivationDescription += f"; slices left out, not to be trusted: {gaps}"
             derived.save_as(partial / f"{index + 1:05d}.dcm", enforce_file_format=True)
-            start += len(placed)
     sidecar = place(folder, scan, "_results.json")
     with writing(sidecar) as partial:
         partial.write_text(provenance + "\n")
     paths = [target, sidecar]
+    kept = results.list_kept()
     flat = [frame for each in frames for frame in each]
+    shown = [flat[number] for number in kept]
     for name, values in results.items():
         if name == "mean":
             continue
         target = place(folder, scan, f"_{name}.dcm")
         with writing(target) as partial:
-            mapped = make_map(heads, flat, name, values[:, 0], seed.digest(), provenance)
+            mapped = make_map(heads, shown, name, values[kept, 0], seed.digest(), provenance)
             mapped.save_as(partial)
         paths.append(target)
     return paths
@@ -150,7 +157,8 @@ def _derive(
     is_signed = int(derived.get("PixelRepresentation", 0)) == 1
     low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if is_signed else (0, 2**bits - 1)
     slopes, intercepts = np.array([(f.slope, f.intercept) for f in frames]).T[:, :, None, None]
-    stored = np.clip(np.rint((mean.astype(np.float64) - intercepts) / slopes), low, high)
+    exact = np.rint((mean.astype(np.float64) - intercepts) / slopes)
+    stored = np.clip(np.where(np.isnan(exact), low, exact), low, high)
     width = int(derived.BitsAllocated) // 8
     derived.PixelData = stored.astype(f"<{'i' if is_signed else 'u'}{width}").tobytes()
     derived["PixelData"].VR = "OB" if width == 1 else "OW"

@@ -63,6 +63,9 @@ class Results:
         low: Lower end of the interval.
         high: Upper end of the interval.
         level: The probability that the interval is meant to hold, such as 0.9.
+        left_out: Numbers of slices that are not to be written, and that hold nan. In files they
+            are nan where numbers are floats. DICOM has no file or frame for them; where a file of
+            several images cannot do without, they have the least value that its pixels can have.
     """
 
     mean: NDArray[np.float32]
@@ -70,18 +73,26 @@ class Results:
     low: NDArray[np.float32]
     high: NDArray[np.float32]
     level: float
+    left_out: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        kept = self.list_kept()
+        if not kept:
+            raise InputError("every slice is left out: nothing is there to be written")
         for name, values in self.items():
             if values.ndim != 4 or values.shape != self.mean.shape or 0 in values.shape:
                 raise ShapeError(
                     f"{name} has shape {values.shape}: give (slices, channels, rows, columns), "
                     "the same for all"
                 )
-            if values.dtype != np.float32 or not bool(np.isfinite(values).all()):
+            if values.dtype != np.float32 or not bool(np.isfinite(values[kept]).all()):
                 raise InputError(f"{name} must be finite and float32, got {values.dtype}")
         if not 0 < self.level < 1:
             raise InputError(f"level must be between 0 and 1, got {self.level}")
+
+    def list_kept(self) -> list[int]:
+        """Numbers of the slices that are written."""
+        return [number for number in range(len(self.mean)) if number not in self.left_out]
 
     def items(self) -> tuple[tuple[str, NDArray[np.float32]], ...]:
         """The maps by name."""
