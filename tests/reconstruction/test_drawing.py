@@ -10,7 +10,7 @@ from bcdm.checkpoint import Model
 from bcdm.errors import Cancelled, MachineError
 from bcdm.measurement import Measurement
 from bcdm.methods import BayesianDenoiser
-from bcdm.operators import BlockMean, CircularBlur, Dense, FourierMask, Identity, PixelMask
+from bcdm.operators import BlockMean, CircularBlur, Dense, FourierMask, Identity, PixelMask, Sense
 from bcdm.reconstruction import reconstruct
 from bcdm.reconstruction.drawing import Drawer, Item, Progress, Sampling
 from bcdm.reconstruction.joining import find_kind, join_measurements
@@ -158,6 +158,37 @@ def test_operators_of_one_kind_are_joined(images: Tensor) -> None:
             torch.testing.assert_close(
                 joined.operator.forward(images)[k], part.operator.forward(images[k : k + 1])[0]
             )
+
+
+def test_coils_are_joined() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(3, 1, 16, 16, dtype=torch.complex64, generator=generator)
+    maps = torch.randn(3, 4, 16, 16, dtype=torch.complex64, generator=generator)
+    masks = torch.rand(3, 16, 16, generator=generator) < 0.5
+    operators = [Sense(maps[k], masks[k]) for k in range(3)]
+    parts = [
+        Measurement.simulate(x[k : k + 1], operator, 0.1, seed=k)
+        for k, operator in enumerate(operators)
+    ]
+    assert len({find_kind(part) for part in parts}) == 1
+    joined = join_measurements(parts)
+    expected = torch.cat([part.back_projection for part in parts])
+    torch.testing.assert_close(joined.back_projection, expected)
+
+
+def test_rows_of_any_operator_share_a_batch(masked_model: Model, images: Tensor) -> None:
+    """Where measurements come as a batch, it need not be one that can be joined."""
+    matrices = torch.eye(256) * torch.tensor([1.0, 0.9, 0.8])[:, None, None]
+    measurement = Measurement.simulate(images, Dense(matrices, (1, 16, 16)), 0.05, seed=1)
+    seen: list[int] = []
+    masked_model.method.network.register_forward_pre_hook(
+        lambda network, given: seen.append(len(given[0]))
+    )
+    whole = reconstruct(masked_model, measurement, samples=1, calls=2, progress=False)
+    assert seen == [3, 3, 3]
+    one = measurement.select(torch.tensor([2]))
+    alone = reconstruct(masked_model, one, samples=1, calls=2, progress=False)
+    torch.testing.assert_close(whole.samples[:, 2:], alone.samples, rtol=1e-5, atol=1e-5)
 
 
 def test_other_operators_are_not_joined(images: Tensor) -> None:

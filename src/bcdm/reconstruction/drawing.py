@@ -12,7 +12,7 @@ from bcdm.diffusion import DPMSolver, posterior_mean, run_chain
 from bcdm.errors import InputError, MachineError
 from bcdm.measurement import Measurement
 from bcdm.methods import Method
-from bcdm.reconstruction.joining import find_kind, join_measurements
+from bcdm.reconstruction.joining import Same, find_kind, join_measurements
 from bcdm.tensors import SeededNoise
 
 __all__ = ["CALLS", "Drawer", "Drawn", "Item", "Progress", "Sampling", "draw_preview", "is_memory"]
@@ -48,15 +48,27 @@ class Sampling:
 
 @dataclass(frozen=True, eq=False)
 class Item:
-    """One measurement, and the name that its noise belongs to."""
+    """One measurement, and the name that its noise belongs to.
+
+    Attributes:
+        id: The name.
+        batch: The measurement, or several.
+        row: Which of them it is.
+    """
 
     id: str
-    measurement: Measurement
+    batch: Measurement
+    row: int = 0
+
+    @cached_property
+    def measurement(self) -> Measurement:
+        """The one measurement."""
+        return self.batch if len(self.batch.y) == 1 else self.batch.select(torch.tensor([self.row]))
 
     @cached_property
     def kind(self) -> Hashable:
         """Equal for items that fit into one batch."""
-        return find_kind(self.measurement)
+        return find_kind(self.batch) if len(self.batch.y) == 1 else Same(self.batch)
 
 
 @dataclass(frozen=True)
@@ -149,12 +161,7 @@ class Drawer:
         filled = [*part, *[part[-1]] * (self.size - len(part))] if self.fill else part
         items = [item for item, _ in filled]
         names = tuple(dict.fromkeys(item.id for item in items))
-        alone = all(item is items[0] for item in items)
-        # One measurement serves a batch as it is, and remembers what it computed for the last.
-        measurement = (
-            items[0].measurement if alone else join_measurements([i.measurement for i in items])
-        )
-        denoiser = self.method.condition(measurement)
+        denoiser = self.method.condition(_gather(items))
         levels = denoiser.schedule.grid(self.sampling.calls)
         noise = SeededNoise(
             self.sampling.seed, [number for _, number in filled], [item.id for item in items]
@@ -190,6 +197,17 @@ class Drawer:
 def draw_preview(method: Method, item: Item, seed: int) -> Tensor:
     """The mean of an item by one network call, (1, C, H, W)."""
     return posterior_mean(method.condition(item.measurement), seed=seed, items=[item.id])
+
+
+def _gather(items: Sequence[Item]) -> Measurement:
+    """The measurements of items of one kind as a batch."""
+    first = items[0]
+    if all(item is first for item in items):
+        # It serves a batch as it is, and remembers what it computed for the last.
+        return first.measurement
+    if all(item.batch is first.batch for item in items):
+        return first.batch.select(torch.tensor([item.row for item in items]))
+    return join_measurements([item.measurement for item in items])
 
 
 def _split(part: Sequence[tuple[Item, int]]) -> list[list[tuple[Item, int]]]:

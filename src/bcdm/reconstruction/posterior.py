@@ -240,7 +240,7 @@ def _draw_all(
             bar.update(len(drawn))
 
         for row, name in enumerate(names):
-            item = Item(name, measurement.select(torch.tensor([row])))
+            item = Item(name, measurement, row)
             for number in range(sampling.samples):
                 keep(drawer.add(item, number))
         keep(drawer.flush())

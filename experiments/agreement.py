@@ -1,0 +1,103 @@
+"""Does an evaluation still give what its record says? A part of it, run again.
+
+    python -m experiments.agreement experiments/calls/ixi64-mri.json --calls 10
+    python -m experiments.agreement experiments/mri/ixi64.results.json --limit 8
+
+Where noise is keyed anew, or another machine rounds differently, samples are others of the same
+law: numbers agree within what so few images tell. With as many images as the record has, they are
+the same images.
+"""
+
+import argparse
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bcdm.assessment.evaluate import run
+from bcdm.assessment.options import Options
+from bcdm.errors import InputError
+
+__all__ = ["Pair", "compare", "main", "pick"]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A number as it was published and as it is now, with half of its intervals' widths."""
+
+    name: str
+    published: float
+    now: float
+    published_half: float
+    now_half: float
+
+    @property
+    def distance(self) -> float:
+        """In units of what both intervals allow together; at most 1 in 95 % of fair reruns."""
+        allowed = math.hypot(self.published_half, self.now_half)
+        return abs(self.published - self.now) / max(allowed, 1e-12)
+
+
+def pick(records: Sequence[dict[str, Any]], calls: int | None) -> list[dict[str, Any]]:
+    """Numbers of samples of one model, with an interval, at a number of network calls."""
+    found = [
+        one
+        for one in records
+        if one["interval"] and one["case"].get("samples") and one["case"].get("estimate")
+        # Perceptual distances need a file of weights.
+        and one["name"] != "LPIPS" and calls in (None, one["case"]["calls"])
+    ]  # fmt: skip
+    if not found:
+        raise InputError("no such numbers of an evaluation among these records")
+    return found
+
+
+def compare(published: Sequence[dict[str, Any]], now: Sequence[dict[str, Any]]) -> list[Pair]:
+    """Pairs of numbers of the same name and estimate."""
+    fresh = {(one["name"], one["case"].get("estimate")): one for one in now}
+    pairs = []
+    for one in published:
+        key = (one["name"], one["case"]["estimate"])
+        if key in fresh and fresh[key]["value"] is not None:
+            values = [one["value"], fresh[key]["value"]]
+            halves = [(r["interval"][1] - r["interval"][0]) / 2 for r in (one, fresh[key])]
+            pairs.append(Pair(", ".join(key), *values, *halves))
+    return pairs
+
+
+def main() -> None:
+    """Prints each number beside its record; exit code 1 where more than 1 in 10 are too far."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("records", type=Path)
+    parser.add_argument("--limit", type=int, help="How many images; default: as many as then.")
+    parser.add_argument("--calls", type=int, help="Which of several numbers of network calls.")
+    parser.add_argument("--precision", default="float32")
+    given = parser.parse_args()
+    published = pick(json.loads(given.records.read_text()), given.calls)
+    # The numbers of all samples, not those of one.
+    case = max((one["case"] for one in published), key=lambda case: case["samples"])
+    options = Options(
+        limit=given.limit or case["images"],
+        samples=case["samples"],
+        calls=case["calls"],
+        churn=case["churn"],
+        operator=case.get("operator"),
+        noise_std=case.get("noise_std"),
+        precision=given.precision,
+    )
+    fresh = run(case["model"], options, "")
+    pairs = compare(published, [vars(one) for one in fresh])
+    for pair in pairs:
+        half = f"{pair.published:10.4g} +- {pair.published_half:<9.2g}"
+        click.echo(f"{pair.name:50} {half} now {pair.now:10.4g}   {pair.distance:5.2f}")
+    far = sum(pair.distance > 1 for pair in pairs)
+    click.echo(f"{far} of {len(pairs)} farther away than their intervals allow")
+    raise SystemExit(far > len(pairs) / 10)
+
+
+if __name__ == "__main__":
+    main()

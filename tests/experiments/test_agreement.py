@@ -1,0 +1,33 @@
+"""Numbers of a rerun beside their records."""
+
+from typing import Any
+
+import pytest
+from experiments.agreement import compare, pick
+
+from bcdm.errors import InputError
+
+
+def record(name: str, value: float, half: float, **case: Any) -> dict[str, Any]:
+    whole = {"estimate": "samples", "samples": 20, "calls": 10} | case
+    return {"name": name, "value": value, "interval": (value - half, value + half), "case": whole}
+
+
+def test_a_distance_is_in_units_of_both_intervals() -> None:
+    published = [record("PSNR", 30.0, 0.3), record("CRPS", 0.02, 0.001), record("SSIM", 0.9, 0.1)]
+    now = [record("PSNR", 30.5, 0.4), record("CRPS", 0.024, 0.001), record("coverage", 0.9, 0.1)]
+    pairs = {pair.name: pair.distance for pair in compare(published, now)}
+    assert pairs == pytest.approx({"PSNR, samples": 1.0, "CRPS, samples": 4 / 2**0.5})
+
+
+def test_numbers_of_samples_are_picked() -> None:
+    ours = record("PSNR", 30.0, 0.3)
+    others = [
+        record("LPIPS", 0.1, 0.3),
+        record("PSNR", 30.0, 0.3, calls=20),
+        record("PSNR", 20.0, 0.3, estimate="Wiener", samples=None),
+        ours | {"interval": None},
+    ]
+    assert pick([*others, ours], 10) == [ours]
+    with pytest.raises(InputError, match="no such numbers"):
+        pick(others, 10)
