@@ -64,7 +64,9 @@ def test_every_defect_is_judged(folder: Path) -> None:
     exact = next(row for row in rows if row["case"].get("of") == "samples of an exact posterior")
     assert exact["holds"]
     names = [row["name"] for row in rows]
-    assert names.count("coverage") == 2 * names.count("distance of coverage from its level") == 4
+    assert names.count("coverage") == 2 * names.count("distance of coverage from its level") == 8
+    inside = [row for row in rows if row["case"].get("pixels") == "object"]
+    assert [row["name"] for row in inside].count("coverage") == 4
     parts = sorted((folder / "work").glob("*.npz"))
     before = [path.stat().st_mtime_ns for path in parts]
     run(*arguments)
