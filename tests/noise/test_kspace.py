@@ -1,14 +1,18 @@
 """Noise of k-space: from symmetry, from air, from outer frequencies; each where it serves."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from bcdm.errors import InputError
-from bcdm.noise import NoiseEstimate, estimate_from_k_space
+from bcdm.noise import NoiseEstimate, estimate_from_k_space, find_phase
 from bcdm.problems.patterns import draw_radial, draw_variable_density
 
 LEVELS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 SIZE = (64, 64)
+REAL = Path(os.environ.get("BCDM_DATA", ""), "kspace_raw/larsonlab_t1_sagittal_1coil_full.npz")
 
 
 def draw_mask(pattern: str, acceleration: float, seed: int = 0) -> np.ndarray:
@@ -88,6 +92,67 @@ def test_an_object_with_phase_is_seen(drawing: np.ndarray, level: float) -> None
         estimate = estimate_from_k_space(measure(image, level, mask), mask)
         # What is too small to be seen is also too small to matter.
         assert miss(estimate, level) < 0.06
+
+
+@pytest.mark.parametrize(("pattern", "acceleration"), [("full", 1), ("points", 8), ("lines", 4)])
+@pytest.mark.parametrize("degrees", [3, 45, 90, -90, 135])
+def test_a_constant_phase_is_found(
+    drawing: np.ndarray, pattern: str, acceleration: float, degrees: float
+) -> None:
+    mask = draw_mask(pattern, acceleration)
+    image = (drawing + 1) * np.exp(1j * np.radians(degrees))
+    data = measure(image, 0.01, mask)
+    assert find_phase(data, mask) == pytest.approx(np.radians(degrees), abs=0.01)
+    # It was .473 at 90 degrees, and "give noise_std" at others.
+    estimate = estimate_from_k_space(data, mask)
+    assert estimate.source == "symmetry of k-space"
+    assert abs(estimate.std - 0.01) < 4 * estimate.standard_error
+
+
+def test_a_phase_that_varies_is_told_from_a_constant_one(drawing: np.ndarray) -> None:
+    for seed, (pattern, acceleration) in enumerate(MASKS):
+        mask = draw_mask(pattern, acceleration)
+        found = find_phase(measure(turn(drawing, seed), 0.01, mask), mask)
+        assert found is not None
+        assert np.isnan(found)
+
+
+def test_a_real_image_has_no_phase(drawing: np.ndarray) -> None:
+    for seed in range(100):
+        mask = draw_mask("points", 4, seed)
+        for level in (0.001, 0.05, 10.0):
+            assert find_phase(measure(drawing + 1, level, mask, seed), mask) is None
+    # Too few opposite frequencies to tell.
+    assert find_phase(1j * np.ones((1, 1, 4, 4))) is None
+
+
+@pytest.mark.parametrize("level", [0.02, 0.1])
+def test_the_ends_of_the_readout_where_noise_is_filtered_do_not_count(
+    drawing: np.ndarray, level: float
+) -> None:
+    axes, large = (-2, -1), np.kron(turn(drawing), np.ones((2, 2)))
+    noise = np.random.default_rng(0).normal(size=(2, *large.shape))
+    image = large + level * (noise[0] + 1j * noise[1])
+    image[..., :8, :] *= 0.5
+    image[..., -8:, :] *= 0.5
+    data = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(image, axes), norm="ortho"), axes)
+    assert miss(estimate_from_k_space(data), level) < 0.06
+
+
+@pytest.mark.skipif(not REAL.is_file(), reason="BCDM_DATA names no folder with kspace_raw in it")
+def test_the_noise_of_a_real_head_is_that_of_its_air() -> None:
+    with np.load(REAL) as held:
+        data = held["kspace"][None, None]
+    assert np.isnan(find_phase(data) or 0.0)
+    image = np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(data[0, 0]), norm="ortho"))
+    # Beside the top of the head, but not at the end of the readout (rows), where the receiver's
+    # filter takes the noise down to half; and far from the ghost of the nose.
+    air = image[16:48, :40]
+    truth = np.sqrt((np.abs(air) ** 2).mean() / 2)
+    assert miss(estimate_from_k_space(data), truth) < 0.1
+    # The corners of k-space hold no signal to speak of.
+    corners = np.concatenate([data[0, 0][rows, :16] for rows in (slice(16), slice(-16, None))])
+    assert miss(estimate_from_k_space(data), np.sqrt((np.abs(corners) ** 2).mean() / 2)) < 0.1
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -227,6 +227,29 @@ def test_an_operator_of_another_kind_than_the_data(masked: Path, measured: Measu
         fit_scan(make_scan(measured, 1.0), model, noise_std=1.0, operator=load(masked).operator)
 
 
+def test_a_phase_is_named_and_what_to_do_about_it_helps(
+    scanner: Path, measured: Measurement
+) -> None:
+    model = load(scanner)
+    scan = make_scan(measured, GAIN)
+    turned = replace(scan, data=(scan.data * np.exp(1.5707963j)).astype(np.complex64))
+    words = r"scan.npz has a phase of (8|9)\d\.\d degrees.*multiply the k-space by exp\((.*)j\)"
+    # With a stated noise level, too.
+    for noise_std in (None, 0.05 * GAIN):
+        with pytest.raises(UnfitError, match=words) as caught:
+            fit_scan(turned, model, noise_std=noise_std)
+    angle = float(str(caught.value).rpartition("exp(")[2].removesuffix("j)"))
+    back = replace(scan, data=(turned.data * np.exp(1j * angle)).astype(np.complex64))
+    assert fit_scan(back, model).noise.std == pytest.approx(fit_scan(scan, model).noise.std, 0.2)
+
+
+def test_several_coils_have_no_model_yet(scanner: Path, measured: Measurement) -> None:
+    scan = make_scan(measured, GAIN)
+    coils = replace(scan, data=np.repeat(scan.data, 2, 1))
+    with pytest.raises(UnfitError, match=r"2 coils.* no model of several coils yet"):
+        fit_scan(coils, load(scanner))
+
+
 def test_clean_images_that_are_cropped_have_no_place_in_space(
     masked: Path, images: torch.Tensor
 ) -> None:

@@ -6,7 +6,7 @@ assumption about the object.
 
 from bcdm.noise.estimate import NoiseEstimate
 from bcdm.noise.image import estimate_from_image
-from bcdm.noise.kspace import estimate_from_k_space
+from bcdm.noise.kspace import estimate_from_k_space, find_phase
 from bcdm.noise.scan import NoiseScan, estimate_from_noise_scan
 
 __all__ = [
@@ -15,4 +15,5 @@ __all__ = [
     "estimate_from_image",
     "estimate_from_k_space",
     "estimate_from_noise_scan",
+    "find_phase",
 ]

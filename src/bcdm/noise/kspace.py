@@ -1,27 +1,25 @@
 """Noise of k-space, from what the object cannot be the cause of."""
 
 from dataclasses import replace
-from math import ceil, sqrt
+from math import ceil, hypot, isfinite
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from bcdm.errors import DtypeError, InputError, ShapeError
 from bcdm.noise.estimate import NoiseEstimate, choose
 from bcdm.noise.floor import Array, fit_decaying_floor, fit_floor
 from bcdm.noise.image import estimate_from_image
+from bcdm.noise.symmetry import Complex, Mask, estimate_from_symmetry, find_angle
 
-__all__ = ["estimate_from_k_space"]
+__all__ = ["estimate_from_k_space", "find_phase"]
 
-Complex = NDArray[np.complex128]
-Mask = NDArray[np.bool_]
-
-_FEWEST_PAIRS = 32
 _FEWEST_ENERGIES = 16
 _ENERGIES = 500  # of outer k-space, about: more take longer and tell no more
 _SQUARES = 16  # in an energy of outer k-space, at least
 _OUTER = 0.12  # cycles per pixel: below it spectra do not follow a power of the frequency
-_ROUNDING = 3e-7  # of the strongest signal, in single precision
+_EDGE = 1 / 16  # of a side, at each end, may lie in the receiver's filter
+_QUIETER = 0.15  # than the rest, and the ends are taken as filtered
 _DOUBT = 3.0  # standard errors
 _VAGUE = 0.25  # of the noise level: an error beyond which the floor may as well be signal
 
@@ -31,8 +29,9 @@ def estimate_from_k_space(kspace: ArrayLike, mask: ArrayLike | None = None) -> N
 
     Three sources: the first if it serves, else the better of the others.
 
-    - symmetry: opposite frequencies of a real object are conjugate, so their difference is noise;
-      used if the difference is as small where the signal is strong as where it is weak;
+    - symmetry: opposite frequencies of a real object, or after a rotation of one of constant phase,
+      are conjugate, so their difference is noise; used if the difference is as small where the
+      signal is strong as where it is weak;
     - air: where rows or columns or both are fully sampled, the part of the image, or of its lines,
       that holds no object;
     - outer k-space: a floor under the decay of the spectrum.
@@ -50,7 +49,11 @@ def estimate_from_k_space(kspace: ArrayLike, mask: ArrayLike | None = None) -> N
     1.0
     """
     data, taken = _check(kspace, mask)
-    symmetry = _estimate_from_symmetry(*_fold(data, taken))
+    symmetry = estimate_from_symmetry(data, taken)
+    if symmetry is None:
+        angle = find_angle(data, taken)
+        if angle is not None and isfinite(angle):
+            symmetry = estimate_from_symmetry(data * np.exp(-1j * angle), taken)
     if symmetry is not None:
         return symmetry
     air, outskirts = (find(data, taken) for find in (_estimate_from_air, _estimate_from_outskirts))
@@ -60,47 +63,24 @@ def estimate_from_k_space(kspace: ArrayLike, mask: ArrayLike | None = None) -> N
     )
 
 
-def _fold(data: Complex, taken: Mask) -> tuple[Complex, Complex]:
-    r"""Parts of opposite frequencies that a real object has and has not, (planes, pairs) each.
-
-    $$ k_\pm(f) = \bigl(k(f) \pm \overline{k(-f)}\bigr) / \sqrt 2 $$
-
-    Each has the noise of the data. Frequencies that are their own opposite are left out.
-    """
-    rows, columns = taken.shape
-    row, column = np.indices(taken.shape)
-    here = row * columns + column
-    there = (2 * (rows // 2) - row) % rows * columns + (2 * (columns // 2) - column) % columns
-    pairs = taken & taken.ravel()[there] & (here < there)
-    flat = data.reshape(-1, rows * columns)
-    first, second = flat[:, here[pairs]], flat[:, there[pairs]].conj()
-    return (first + second) / sqrt(2), (first - second) / sqrt(2)
-
-
-def _estimate_from_symmetry(even: Complex, odd: Complex) -> NoiseEstimate | None:
-    """The root mean square of what a real object has not, if the object is real."""
-    signal, rest = (np.abs(part).ravel() ** 2 for part in (even, odd))
-    if len(rest) < _FEWEST_PAIRS:
-        return None
-    if rest.mean() <= _ROUNDING**2 * signal.max():
-        raise InputError("opposite frequencies are copies, no noise is seen: give noise_std")
-    # An object that is not quite real leaks most where it is strongest.
-    strong = np.zeros(len(rest), bool)
-    strong[np.argsort(signal)[-(len(rest) // 8) :]] = True
-    counts = strong.sum(), (~strong).sum()
-    excess = np.log(rest[strong].mean() / rest[~strong].mean())
-    if excess > _DOUBT * sqrt(1 / counts[0] + 1 / counts[1]):
-        return None
-    samples = 2 * len(rest)
-    std = sqrt(rest.mean() / 2)
-    return NoiseEstimate(std, std / sqrt(2 * samples), "symmetry of k-space", samples)
-
-
 def _estimate_from_air(data: Complex, taken: Mask) -> NoiseEstimate | None:
-    """The flattest part of the image, or of lines that were sampled fully along one axis."""
+    """The flattest part of the image, or of lines that were sampled fully along one axis.
+
+    A receiver's filter may take the noise away at the ends of the readout. Where they are much
+    quieter than the rest, they are left out.
+    """
+    whole, inner = (_estimate_from_positions(data, taken, edge) for edge in (0.0, _EDGE))
+    if whole is None or inner is None:
+        return whole
+    doubt = _DOUBT * hypot(whole.standard_error, inner.standard_error)
+    is_filtered = inner.std - whole.std > max(doubt, _QUIETER * inner.std)
+    return inner if is_filtered else whole
+
+
+def _estimate_from_positions(data: Complex, taken: Mask, edge: float) -> NoiseEstimate | None:
     if taken.all():
-        image = _transform(_transform(data, -2), -1)
-        planes = np.stack([image.real, image.imag], 2).reshape(-1, 2, *taken.shape)
+        image = _cut_edges(_transform(_transform(data, -2), -1), (-2, -1), edge)
+        planes = np.stack([image.real, image.imag], 2).reshape(-1, 2, *image.shape[-2:])
         try:
             return replace(estimate_from_image(planes), source="flat parts and air of the image")
         except InputError:
@@ -112,9 +92,17 @@ def _estimate_from_air(data: Complex, taken: Mask) -> NoiseEstimate | None:
         # A constant background is not zero in the line through the origin.
         lines[len(lines) // 2] = False
         if lines.sum() >= 2:
-            profile = np.moveaxis(_transform(data, axis - 2), axis - 2, -2)[..., lines]
+            along = _cut_edges(_transform(data, axis - 2), (axis - 2,), edge)
+            profile = np.moveaxis(along, axis - 2, -2)[..., lines]
             return _estimate_from_profile(np.abs(profile) ** 2 / 2)
     return None
+
+
+def _cut_edges(image: Complex, axes: tuple[int, ...], edge: float) -> Complex:
+    for axis in axes:
+        length = image.shape[axis]
+        image = image.take(range(round(edge * length), length - round(edge * length)), axis)
+    return image
 
 
 def _estimate_from_profile(power: Array) -> NoiseEstimate | None:
@@ -154,6 +142,21 @@ def _estimate_from_outskirts(data: Complex, taken: Mask) -> NoiseEstimate | None
         return None
     std, error, samples = floor.estimate
     return NoiseEstimate(std, error, "outer k-space", samples)
+
+
+def find_phase(kspace: ArrayLike, mask: ArrayLike | None = None) -> float | None:
+    """The phase of the image behind k-space, in radians; nan if it varies, None if there is none.
+
+    Args:
+        kspace: As in `estimate_from_k_space`.
+        mask: As there.
+
+    >>> real = np.fft.fftshift(np.fft.fft2(np.eye(16)))[None, None]
+    >>> find_phase(real)
+    >>> round(find_phase(1j * real), 4)
+    1.5708
+    """
+    return find_angle(*_check(kspace, mask))
 
 
 def _transform(data: Complex, axis: int) -> Complex:

@@ -15,6 +15,7 @@ from bcdm.noise import (
     estimate_from_image,
     estimate_from_k_space,
     estimate_from_noise_scan,
+    find_phase,
 )
 from bcdm.operators import FourierMask, LinearOperator, PixelMask
 from bcdm.reconstruction.units import Units, choose_units, find_range
@@ -93,11 +94,14 @@ def fit_scan(
     _check_shape(scan, model, operator)
     if scan.kind == "image":
         scan = replace(scan, size=(model.shape[-2], model.shape[-1]))
+    back = _project_back(scan, operator)
+    if scan.kind == "k-space" and not back.is_complex():
+        _check_phase(scan, model)
     if noise_std is None:
         noise = estimate_noise(scan)
     else:
         noise = NoiseEstimate(noise_std, 0.0, "stated", 0)
-    units = choose_units(scan, model, _project_back(scan, operator), noise.std)
+    units = choose_units(scan, model, back, noise.std)
     white = 1.0
     if scan.kind == "image" and find_range(scan) is not None:
         white = float(operator.forward(torch.ones(1, *model.shape)).max())
@@ -165,7 +169,7 @@ def _read_operator(scan: Scan, model: Model) -> LinearOperator | None:
         read = f" (read as: {scan.facts['read as']})" if "read as" in scan.facts else ""
         raise UnfitError(
             f"{scan.path.name} has {scan.data.shape[1]} coils and {model.config.name} takes "
-            f"one: combine them first{read}"
+            f"one: there is no model of several coils yet{read}"
         )
     return FourierMask(mask, real=True)
 
@@ -177,6 +181,22 @@ def _check_shape(scan: Scan, model: Model, operator: LinearOperator) -> None:
             f"{scan.path.name} is of images {'x'.join(map(str, shape))} and {model.config.name} "
             f"makes {'x'.join(map(str, model.shape))}: crop or resample, or choose another model"
         )
+
+
+def _check_phase(scan: Scan, model: Model) -> None:
+    """Refuses k-space of a complex image, for a model of real ones."""
+    angle = find_phase(scan.data, scan.mask)
+    if angle is None:
+        return
+    if math.isnan(angle):
+        raise UnfitError(
+            f"the image of {scan.path.name} has a phase that varies, and {model.config.name} makes "
+            "real images: there is no model of complex images yet"
+        )
+    raise UnfitError(
+        f"the image of {scan.path.name} has a phase of {math.degrees(angle):.1f} degrees, and "
+        f"{model.config.name} makes real images: multiply the k-space by exp({-angle:.5g}j)"
+    )
 
 
 def _project_back(scan: Scan, operator: LinearOperator) -> Tensor:
