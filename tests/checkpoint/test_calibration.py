@@ -17,6 +17,7 @@ from bcdm.checkpoint.calibration import (
     describe_factors,
     find_factors,
 )
+from bcdm.errors import ModelError
 
 
 @pytest.mark.parametrize(
@@ -132,3 +133,50 @@ def test_a_calibration_of_an_earlier_version_has_one_factor_for_all(masked_model
     }
     unknown = replace(masked_model, facts={})
     assert float(find_factors(unknown, 0.8, mean)) == describe_factors(unknown, 0.8) == 1
+
+
+WHOLE = {
+    "looks": {"data": {"centre": [0.0], "precision": [[1.0]]}},
+    "tables": {"residual": [1.0, 2.0]},
+    "threshold": 0.1,
+    "factors": {"0.8": 1.1},
+    "brightness": [0.1, 0.5, 0.9],
+    "on": "images",
+}
+
+
+def read(plain: object) -> Calibration | None:
+    return Calibration.of(SimpleNamespace(facts={"name": "tiny", "calibration": plain}))  # type: ignore[arg-type]
+
+
+def test_what_is_stored_is_read() -> None:
+    found = read(WHOLE)
+    assert found is not None
+    assert found.to_plain() == WHOLE
+    assert read(None) is None
+    # Of an earlier kind.
+    assert read(WHOLE | {"brightness": 0.5}) is None
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        1,
+        [],
+        WHOLE | {"brightness": [1.0]},
+        WHOLE | {"brightness": ["a", 1, 2]},
+        WHOLE | {"factors": []},
+        WHOLE | {"factors": {"x": 1.0}},
+        WHOLE | {"tables": {"residual": "x"}},
+        WHOLE | {"tables": {"residual": {}}},
+        WHOLE | {"threshold": None},
+        WHOLE | {"local": {"edges": ["a"], "factors": {}}},
+        WHOLE | {"local": {"edges": [0.5], "factors": {"0.8": 1.0}}},
+        WHOLE | {"looks": {"data": {"centre": [[], 1]}}},
+        {name: value for name, value in WHOLE.items() if name != "on"},
+    ],
+)
+def test_what_is_damaged_is_one_line(plain: object) -> None:
+    with pytest.raises(ModelError, match="the calibration of tiny cannot be used") as caught:
+        read(plain)
+    assert "\n" not in str(caught.value)

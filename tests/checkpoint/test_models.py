@@ -114,9 +114,15 @@ def test_coverage_on_held_out_images(name: str) -> None:
     posterior = bcdm.load(name).condition(measurement)
     with torch.autocast("cpu", torch.bfloat16):
         draws = [
-            bcdm.sample(posterior, bcdm.DPMSolver(churn=3.0), steps=20, seed=0, progress=False,
-                        indices=range(8 * k, 8 * k + 8))
+            bcdm.sample(
+                posterior,
+                bcdm.DPMSolver(churn=3.0),
+                steps=20,
+                seed=0,
+                progress=False,
+                indices=range(8 * k, 8 * k + 8),
+            )
             for k in range(9)
-        ]  # fmt: skip
+        ]
     covered = coverage(torch.stack(draws), x, (0.8,)).observed.mean()
     assert 0.7 < float(covered) < 0.9

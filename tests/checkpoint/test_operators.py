@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from bcdm.checkpoint import agree, describe_operator, load_operator, save_operator
-from bcdm.checkpoint.settings import IdentityConfig
+from bcdm.checkpoint.kinds import IdentityConfig
 from bcdm.errors import InputError
 from bcdm.operators import (
     BlockMean,

@@ -127,12 +127,22 @@ def test_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_the_papers_network_has_two_experts() -> None:
-    config = parse_config(BASE | {"network": {
-        "width": 8, "multipliers": [1, 2], "iterations": 4, "experts_below_t": 50,
-    }, "parameterisation": {"statistic": "whitened", "output": "image"}})  # fmt: skip
+    config = parse_config(
+        BASE
+        | {
+            "network": {
+                "width": 8,
+                "multipliers": [1, 2],
+                "iterations": 4,
+                "experts_below_t": 50,
+            },
+            "parameterisation": {"statistic": "whitened", "output": "image"},
+        }
+    )
     method = build_method(config, (1, 16, 16))
-    single = build_method(parse_config(BASE | {"network": {"width": 8, "multipliers": [1, 2]}}),
-                          (1, 16, 16))  # fmt: skip
+    single = build_method(
+        parse_config(BASE | {"network": {"width": 8, "multipliers": [1, 2]}}), (1, 16, 16)
+    )
     count = [sum(p.numel() for p in m.network.parameters()) for m in (method, single)]
     assert count[0] == 2 * count[1]
     # It runs, at levels on both sides of the split.
@@ -144,8 +154,9 @@ def test_the_papers_network_has_two_experts() -> None:
 
 def test_nothing_measured_is_an_unconditional_model() -> None:
     """An untrained network gives zero, so the mean is that of a white prior given x_t alone."""
-    config = parse_config(BASE | {"operator": {"kind": "nothing"},
-                                  "network": {"width": 8, "multipliers": [1, 2]}})  # fmt: skip
+    config = parse_config(
+        BASE | {"operator": {"kind": "nothing"}, "network": {"width": 8, "multipliers": [1, 2]}}
+    )
     method = build_method(config, (1, 16, 16))
     operator = build_operator(config.operator, (16, 16))  # type: ignore[arg-type]
     prior = method.condition(Measurement(torch.zeros(1, 1, 16, 16), operator, 1.0))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from bcdm.checkpoint import settings
+from bcdm.checkpoint import kinds, settings
 from bcdm.data import Preparation
 from bcdm.diffusion import VE, VP, Bridge, Schedule
 from bcdm.errors import InputError
@@ -51,7 +51,7 @@ def build_problems(
 ) -> OneProblem | DrawnProblems:
     """What a run measures images of `size` with: its settings say it, or an operator is given."""
     std = config.noise_std
-    if isinstance(config.operator, settings.FamilyConfig):
+    if isinstance(config.operator, kinds.FamilyConfig):
         members = tuple(build_family(member) for member in config.operator.members)
         bounds = std if isinstance(std, tuple) else (std, std)
         return DrawnProblems(
@@ -60,7 +60,7 @@ def build_problems(
     if isinstance(std, tuple):
         raise InputError("a range of noise_std needs an operator of kind family")
     if operator is None:
-        if isinstance(config.operator, settings.CustomConfig):
+        if isinstance(config.operator, kinds.CustomConfig):
             raise InputError(f"{config.name} was trained with an operator of its own: give it")
         operator = build_operator(config.operator, size)
     return OneProblem(operator, std)
@@ -77,32 +77,31 @@ def build_familiarity(
     return Familiarity(problems, config.parameterisation.prior_std, stored=stored)
 
 
-def build_family(config: settings.FamilyMemberConfig) -> families.Family:
+def build_family(config: kinds.FamilyMemberConfig) -> families.Family:
     """One family of operators."""
-    given = config.model_dump(exclude={"kind"})
-    kinds: dict[str, type[families.Family]] = {
-        "k_space": families.KSpace,
-        "holes": families.Holes,
-        "blurs": families.Blurs,
-        "blocks": families.Blocks,
-    }
-    return kinds[config.kind](**given)
+    if isinstance(config, kinds.KSpaceFamilyConfig):
+        return families.KSpace(config.acceleration, config.patterns, config.centre)
+    if isinstance(config, kinds.HolesFamilyConfig):
+        return families.Holes(config.hidden, config.shapes)
+    if isinstance(config, kinds.BlursFamilyConfig):
+        return families.Blurs(config.std, config.length)
+    return families.Blocks(config.factors)
 
 
-def build_operator(config: settings.SingleOperatorConfig, size: tuple[int, int]) -> LinearOperator:
+def build_operator(config: kinds.SingleOperatorConfig, size: tuple[int, int]) -> LinearOperator:
     """The operator for images of `size`."""
-    if isinstance(config, settings.FourierMaskConfig):
+    if isinstance(config, kinds.FourierMaskConfig):
         mask = draw_variable_density(
             size, config.acceleration, centre=config.centre, seed=config.seed, lines=config.lines
         )
         return FourierMask(mask, real=True)
-    if isinstance(config, settings.PixelMaskConfig):
+    if isinstance(config, kinds.PixelMaskConfig):
         return PixelMask(draw_centre_box(size, config.box))
-    if isinstance(config, settings.BlockMeanConfig):
+    if isinstance(config, kinds.BlockMeanConfig):
         return BlockMean(config.factor, config.scaling)
-    if isinstance(config, settings.BlurConfig):
+    if isinstance(config, kinds.BlurConfig):
         return CircularBlur(draw_gaussian_kernel(config.std), size)
-    if isinstance(config, settings.NothingConfig):
+    if isinstance(config, kinds.NothingConfig):
         return PixelMask(torch.zeros(size, dtype=torch.bool))
     return Identity()
 

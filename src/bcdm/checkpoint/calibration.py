@@ -10,10 +10,13 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from pydantic import TypeAdapter
 from torch import Tensor
 
 from bcdm.checkpoint.facts import read_facts, write_facts
 from bcdm.checkpoint.model import Model
+from bcdm.checkpoint.tensorfile import UNUSABLE, shorten
+from bcdm.errors import ModelError
 from bcdm.evaluation.signal import find_signal
 
 __all__ = [
@@ -24,6 +27,8 @@ __all__ = [
     "find_factors",
     "store_calibration",
 ]
+
+_NUMBERS: TypeAdapter[list[float]] = TypeAdapter(list[float])
 
 
 @dataclass(frozen=True)
@@ -91,8 +96,10 @@ class LocalFactors:
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
         """From `to_plain`."""
-        factors = {float(level): list(row) for level, row in plain["factors"].items()}
-        return cls(tuple(plain["edges"]), factors)
+        factors = {
+            float(level): _NUMBERS.validate_python(row) for level, row in plain["factors"].items()
+        }
+        return cls(tuple(_NUMBERS.validate_python(plain["edges"])), factors)
 
 
 @dataclass(frozen=True)
@@ -148,14 +155,28 @@ class Calibration:
     def of(cls, model: Model) -> Self | None:
         """The one stored with a model; None if it has none."""
         plain = model.facts.get("calibration")
-        # Scores of an earlier kind cannot be compared with today's.
-        if plain is None or not isinstance(plain.get("brightness"), list):
+        if plain is None:
             return None
-        factors = {float(level): factor for level, factor in plain["factors"].items()}
-        looks = {name: Typicality.from_plain(look) for name, look in plain["looks"].items()}
-        brightness, on = tuple(plain["brightness"]), plain["on"]
-        local = LocalFactors.from_plain(plain["local"]) if "local" in plain else None
-        return cls(looks, plain["tables"], plain["threshold"], factors, brightness, on, local)
+        try:
+            # Scores of an earlier kind cannot be compared with today's.
+            current = isinstance(plain.get("brightness"), list)
+            return cls._from_plain(plain) if current else None
+        except UNUSABLE as error:
+            name, line = model.facts.get("name"), shorten(error)
+            raise ModelError(f"the calibration of {name} cannot be used: {line}") from None
+
+    @classmethod
+    def _from_plain(cls, plain: Mapping[str, Any]) -> Self:
+        low, middle, high = _NUMBERS.validate_python(plain["brightness"])
+        return cls(
+            looks={name: Typicality.from_plain(look) for name, look in plain["looks"].items()},
+            tables={name: _NUMBERS.validate_python(rows) for name, rows in plain["tables"].items()},
+            threshold=float(plain["threshold"]),
+            factors={float(level): float(factor) for level, factor in plain["factors"].items()},
+            brightness=(low, middle, high),
+            on=str(plain["on"]),
+            local=LocalFactors.from_plain(plain["local"]) if "local" in plain else None,
+        )
 
 
 def find_factors(model: Model, level: float, mean: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bcdm import operators
-from bcdm.checkpoint.settings import CustomConfig, OperatorConfig
+from bcdm.checkpoint.kinds import CustomConfig, OperatorConfig
 from bcdm.checkpoint.tensorfile import UNUSABLE, read_tensors, shorten, write_tensors
 from bcdm.errors import InputError, ModelError
 from bcdm.operators import LinearOperator
@@ -62,7 +62,8 @@ def load_operator(path: str | Path) -> LinearOperator:
     try:
         tensors, header = read_tensors(Path(path), _LARGEST)
     except ModelError as error:
-        raise ModelError(f"not a readable operator file: {error}") from None
+        line = str(error).removeprefix(f"{path} ")
+        raise ModelError(f"{path} is not a readable operator file: {line}") from None
     if header.get("format") != _FORMAT or header.get("operator") not in _KINDS:
         found = shorten(header.get("format", "no operator"))
         raise ModelError(f"{path} holds {found}: this version reads {_FORMAT}")

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
     TypeAdapter,
@@ -18,6 +17,20 @@ from pydantic import (
     model_serializer,
 )
 
+from bcdm.checkpoint.kinds import (
+    BlockMeanConfig,
+    BlocksFamilyConfig,
+    BlurConfig,
+    BlursFamilyConfig,
+    FamilyConfig,
+    FourierMaskConfig,
+    HolesFamilyConfig,
+    KSpaceFamilyConfig,
+    OperatorConfig,
+    PixelMaskConfig,
+    Settings,
+    SingleOperatorConfig,
+)
 from bcdm.errors import InputError
 from bcdm.methods import Parameterisation
 from bcdm.networks import Structure
@@ -35,11 +48,7 @@ __all__ = [
 Positive = Annotated[float, Field(gt=0)]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class DataConfig(_Model):
+class DataConfig(Settings):
     """Where clean images come from and how they are prepared."""
 
     path: str
@@ -51,7 +60,7 @@ class DataConfig(_Model):
     value_range: tuple[float, float] = (-1.0, 1.0)
     source_range: tuple[float, float] | None = None
     """Of the stored numbers; read off the files for 8- and 16-bit images when left out."""
-    fractions: dict[str, float] = {"train": 0.8, "val": 0.1, "test": 0.1}
+    fractions: dict[str, float] = Field(default={"train": 0.8, "val": 0.1, "test": 0.1})
     split_seed: int = 0
     flip: bool = False
     shift: int = 0
@@ -68,143 +77,6 @@ class DataConfig(_Model):
         return {k: v for k, v in stored.items() if v or k not in ("count", "lesions")}
 
 
-class FourierMaskConfig(_Model):
-    """Single-coil MRI of real images under a variable-density mask."""
-
-    kind: Literal["fourier_mask"]
-    acceleration: float = Field(default=8.0, ge=1)
-    centre: float = 0.08
-    lines: bool = False
-    seed: int = 0
-
-
-class PixelMaskConfig(_Model):
-    """Inpainting of a box in the middle."""
-
-    kind: Literal["centre_box"]
-    box: tuple[int, int]
-
-
-class BlockMeanConfig(_Model):
-    """Box super-resolution."""
-
-    kind: Literal["block_mean"]
-    factor: tuple[int, int]
-    scaling: Literal["unitary", "mean"] = "unitary"
-
-
-class BlurConfig(_Model):
-    """Deblurring of a Gaussian kernel."""
-
-    kind: Literal["gaussian_blur"]
-    std: float
-
-
-class IdentityConfig(_Model):
-    """Denoising."""
-
-    kind: Literal["identity"]
-
-
-class NothingConfig(_Model):
-    """No measurement at all: an unconditional model."""
-
-    kind: Literal["nothing"]
-
-
-MaskPattern = Literal[
-    "points",
-    "lines",
-    "radial",
-    "free_points",
-    "free_columns",
-    "free_rows",
-    "random_columns",
-    "random_rows",
-    "equispaced_columns",
-    "equispaced_rows",
-    "poisson",
-]
-
-
-class KSpaceFamilyConfig(_Model):
-    """k-space masks; see problems/families.py."""
-
-    kind: Literal["k_space"]
-    acceleration: tuple[float, float] = (2.0, 12.0)
-    patterns: tuple[MaskPattern, ...] = ("points", "lines", "radial")
-    centre: float = 0.08
-
-
-class HolesFamilyConfig(_Model):
-    """Pixel masks."""
-
-    kind: Literal["holes"]
-    hidden: tuple[float, float] = (0.05, 0.4)
-    shapes: tuple[Literal["centre", "box", "strokes"], ...] = ("centre", "box", "strokes")
-
-
-class BlursFamilyConfig(_Model):
-    """Gaussian and motion kernels."""
-
-    kind: Literal["blurs"]
-    std: tuple[float, float] = (0.4, 2.0)
-    length: tuple[float, float] | None = (2.0, 10.0)
-
-
-class BlocksFamilyConfig(_Model):
-    """Box means."""
-
-    kind: Literal["blocks"]
-    factors: tuple[int, ...] = (2, 4, 8)
-
-
-FamilyMemberConfig = KSpaceFamilyConfig | HolesFamilyConfig | BlursFamilyConfig | BlocksFamilyConfig
-
-
-class FamilyConfig(_Model):
-    """An operator drawn for every training image, from one of several families."""
-
-    kind: Literal["family"]
-    members: tuple[Annotated[FamilyMemberConfig, Field(discriminator="kind")], ...] = Field(
-        min_length=1
-    )
-    nothing: float = Field(default=0.0, ge=0, lt=1)
-    """The fraction of samples of which nothing is measured: the network is a prior, too."""
-
-    @model_serializer(mode="wrap")
-    def _leave_out_later(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """As in DataConfig."""
-        stored: dict[str, Any] = write(self)
-        return {k: v for k, v in stored.items() if v or k != "nothing"}
-
-
-class CustomConfig(_Model):
-    """An operator that was given as an object or a file, and what tells it from others."""
-
-    kind: Literal["custom"]
-    name: str
-    measured: tuple[int, ...]
-    """The shape of a measurement."""
-    size: float
-    """Of a measurement of fixed noise, to four digits."""
-    projections: tuple[float, ...] = ()
-    """Of such measurements on fixed directions; none in models of earlier versions."""
-
-
-SingleOperatorConfig = (
-    FourierMaskConfig
-    | PixelMaskConfig
-    | BlockMeanConfig
-    | BlurConfig
-    | IdentityConfig
-    | NothingConfig
-)
-OperatorConfig = Annotated[
-    SingleOperatorConfig | FamilyConfig | CustomConfig, Field(discriminator="kind")
-]
-
-
 @dataclass(frozen=True)
 class NetworkConfig(Structure):
     """The NCSN++ backbone, how often it is unrolled and how many share the noise levels.
@@ -219,7 +91,7 @@ class NetworkConfig(Structure):
     experts_below_t: int | None = None
 
 
-class ScheduleConfig(_Model):
+class ScheduleConfig(Settings):
     """The diffusion."""
 
     kind: Literal["VP", "VE", "bridge"] = "VP"
@@ -228,7 +100,7 @@ class ScheduleConfig(_Model):
     """Of the most uncertain direction, for grids that skip where nothing is decided."""
 
 
-class LevelConfig(_Model):
+class LevelConfig(Settings):
     """How training draws log-SNR: a truncated normal, and a part at the noise end."""
 
     mean: float = 0.0
@@ -238,7 +110,7 @@ class LevelConfig(_Model):
     """As in the paper, instead of the normal law."""
 
 
-class TrainingConfig(_Model):
+class TrainingConfig(Settings):
     """The optimisation."""
 
     steps: int = Field(gt=0)
@@ -265,7 +137,7 @@ class TrainingConfig(_Model):
     levels: LevelConfig = LevelConfig()
 
 
-class RunConfig(_Model):
+class RunConfig(Settings):
     """Everything that fixes a training run."""
 
     name: str

@@ -101,7 +101,8 @@ class Trainer:
         method.network.to(processes.device)
         problems = build_problems(config, (shape[-2], shape[-1]), operator)
         self.problems = problems.to(processes.device)
-        levels = LevelSampling(method.schedule, **config.training.levels.model_dump())
+        law = config.training.levels
+        levels = LevelSampling(method.schedule, law.mean, law.std, law.end, law.uniform_time)
         seed = config.training.seed
         self.objective = Objective(method, self.problems, levels, seed)
         optimizer = torch.optim.Adam(
