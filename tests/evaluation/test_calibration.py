@@ -376,3 +376,33 @@ def test_bad_input_is_refused() -> None:
         chi_square(truth, torch.ones(3))
     with pytest.raises(DtypeError, match="residual"):
         chi_square(truth.long(), 1.0)
+
+
+def test_ties_are_broken_by_the_generator_alone() -> None:
+    samples, truth = torch.zeros(40, 30), torch.zeros(30)
+    torch.manual_seed(1)
+    one = sbc_ranks(samples, truth, generator=Generator().manual_seed(3))
+    torch.manual_seed(2)
+    assert torch.equal(sbc_ranks(samples, truth, generator=Generator().manual_seed(3)), one)
+    other = sbc_ranks(samples, truth, generator=Generator().manual_seed(4))
+    assert not torch.equal(other, one)
+    assert 0 <= int(one.min()) < int(one.max()) <= 40
+
+
+@pytest.mark.parametrize(("bins", "allowed"), [(0, False), (1, True), (12, True), (13, False)])
+def test_bins_hold_a_pixel_at_least(bins: int, allowed: bool) -> None:
+    samples, truth = normal(5, 3, 4, seed=1), normal(3, 4, seed=2)
+    if allowed:
+        assert len(spread_skill(samples, None, truth, bins=bins).spread) == bins
+    else:
+        with pytest.raises(InputError, match="bins must lie between 1 and 12"):
+            spread_skill(samples, None, truth, bins=bins)
+
+
+def test_one_bootstrap_is_a_band_without_width() -> None:
+    samples, truth = normal(5, 3, 4, seed=1), normal(3, 4, seed=2)
+    given = (samples, truth, torch.zeros(3, 4).double(), [0.3, 0.6])
+    once = tarp(*given, generator=Generator().manual_seed(0), bootstraps=1)
+    assert torch.equal(once.lower, once.upper)
+    with pytest.raises(ShapeError, match="bootstraps >= 1"):
+        tarp(*given, generator=Generator().manual_seed(0), bootstraps=0)
