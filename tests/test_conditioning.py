@@ -16,6 +16,7 @@ from bcdm.operators import (
     FourierMask,
     Identity,
     LinearOperator,
+    MatrixFree,
     PixelMask,
     to_matrix,
 )
@@ -285,3 +286,48 @@ def test_float32_holds_the_wiener_statistic_at_any_noise(operator, known_std, no
         wanted = Conditioning(exact, level).wiener_statistic(x_t, 0.7, known_std)
         found = Conditioning(rounded, level).wiener_statistic(x_t.float(), 0.7, known_std)
         assert float((found - wanted).abs().max()) < 1e-4
+
+
+@pytest.mark.parametrize("noise_std", [0.3, 1e-2])
+def test_a_function_gives_the_statistics_of_its_matrix(noise_std: float) -> None:
+    """As closely as can be seen: a hundredth of the standard deviation that is left, per pixel."""
+    matrix = normal(5, SIZE, seed=1)
+    function = MatrixFree(lambda x: x.flatten(1) @ matrix.mT, shape=SHAPE)
+    dense = Measurement.simulate(
+        gaussian().sample(3, seed=1), Dense(matrix, SHAPE), noise_std, seed=2
+    )
+    iterated = Measurement(dense.y, function, noise_std)
+    away = iterated.estimate_linearly(0.7) - dense.estimate_linearly(0.7)
+    assert float(away.square().flatten(1).mean(1).sqrt().max()) < 0.01 * 0.7
+    for level in levels(VP()):
+        x_t = noised(gaussian().sample(3, seed=4), level)
+        unknown = 0.7 * float(level.sigma) / float((0.49 * level.alpha**2 + level.sigma**2).sqrt())
+        pair = [Conditioning(m, level).wiener_statistic(x_t, 0.7) for m in (iterated, dense)]
+        away = pair[0] - pair[1]
+        assert float(away.square().flatten(1).mean(1).sqrt().max()) < 0.02 * max(unknown, 1e-3)
+    nothing = Measurement(torch.zeros(2, 5).double(), function, noise_std)
+    assert torch.equal(nothing.estimate_linearly(0.7), torch.zeros(2, *SHAPE).double())
+
+
+@pytest.mark.parametrize("number", [torch.float64, torch.complex128])
+def test_solves_end_where_nobody_could_see_more(number: torch.dtype, monkeypatch) -> None:
+    r"""A residual r of $A^\top y$ is an error $r s^2 / \sigma_0^2$ where nothing is measured."""
+    asked: list[Tensor] = []
+    solve = MatrixFree.solve
+
+    def listen(operator, a, b, x, *, tolerance=None):
+        asked.append(tolerance)
+        return solve(operator, a, b, x, tolerance=tolerance)
+
+    monkeypatch.setattr(MatrixFree, "solve", listen)
+    operator = MatrixFree(lambda x: 2 * x, lambda y: 2 * y, shape=SHAPE)
+    y = normal(2, *SHAPE, seed=1).to(number) * torch.tensor([1.0, 3.0]).reshape(2, 1, 1, 1)
+    measurement = Measurement(y, operator, torch.tensor([0.1, 0.4]).double())
+    level = VP().level(torch.tensor([1.0]).double())
+    Conditioning(measurement, level).wiener_statistic(torch.zeros_like(y), 0.7)
+    first, second = asked
+    count = SIZE * (2 if number.is_complex else 1)
+    size = (2 * y).abs().square().flatten(1).sum(1).sqrt()
+    noise = torch.tensor([0.01, 0.16]).double()
+    torch.testing.assert_close(first, 0.01 * noise / 0.7 * count**0.5 / size)
+    torch.testing.assert_close(second, 0.01 * level.sigma / (level.alpha * 0.7))

@@ -132,6 +132,10 @@ def test_repeat_and_select() -> None:
     torch.testing.assert_close(
         twice.back_projection, measurement.back_projection.repeat_interleave(2, 0)
     )
+    moved = measurement.to("cpu")
+    assert torch.equal(moved.y, measurement.y)
+    assert torch.equal(moved.std, measurement.std)
+    assert torch.equal(moved.back_projection, measurement.back_projection)
     alone = Measurement.simulate(x[1:2], PixelMask(mask[1:2]), 0.2, seed=0, indices=[1])
     torch.testing.assert_close(alone.y, measurement.y[1:2])
 
