@@ -136,6 +136,8 @@ def test_repeat_and_select() -> None:
     assert torch.equal(moved.y, measurement.y)
     assert torch.equal(moved.std, measurement.std)
     assert torch.equal(moved.back_projection, measurement.back_projection)
+    pair = Measurement.simulate(x[:2], Identity(), std[:2], seed=0)
+    assert pair.select(torch.tensor([1])).std.tolist() == std[1:2].double().tolist()
     alone = Measurement.simulate(x[1:2], PixelMask(mask[1:2]), 0.2, seed=0, indices=[1])
     torch.testing.assert_close(alone.y, measurement.y[1:2])
 
@@ -240,6 +242,10 @@ def whiten(**noise: Tensor) -> Measurement:
         (lambda: FourierMask(torch.ones(3)), InputError, "axes"),
         (lambda: Dense(torch.ones(2, 3), (2, 2)), ShapeError, "columns"),
         (lambda: whiten(variance=-torch.ones(3)), InputError, "> 0"),
+        (lambda: Measurement.with_covariance(torch.zeros(1, 3, dtype=torch.int64), Identity(),
+                                             variance=torch.ones(3)), DtypeError, "float32"),
+        (lambda: Measurement.with_covariance(torch.zeros(3), Identity(), variance=torch.ones(3)),
+         ShapeError, "batch axis"),
         (lambda: whiten(variance=torch.tensor([1.0, 0.0, 1.0])), InputError, "> 0"),
         (lambda: whiten(variance=torch.ones(2)), ShapeError, "one number per entry"),
         (lambda: whiten(covariance=torch.ones(2, 2)), ShapeError, "covariance"),
