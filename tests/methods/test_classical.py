@@ -76,9 +76,32 @@ def test_total_variation_is_a_minimum() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(InputError, match="weight"):
-        TotalVariation(0.0)
+    for settings in ((0.0,), (-1.0,), (1.0, 0), (1.0, 1, 0.0)):
+        with pytest.raises(InputError, match="must be > 0"):
+            TotalVariation(*settings)
+    assert TotalVariation(1.0) == TotalVariation(1.0, 100, 0.1)
+    assert LeastSquares() == LeastSquares(100.0)
     measurement = Measurement(torch.ones(1, 1, 4, 4, dtype=torch.complex64), Identity(), 0.1)
     pytest.importorskip("skimage")
     with pytest.raises(InputError, match="real images"):
         TotalVariation(1.0).condition(measurement)
+
+
+def test_total_variation_is_per_measurement() -> None:
+    """Each image is smoothed by its own noise level, as if it were alone."""
+    pytest.importorskip("skimage")
+    x = torch.zeros(2, 2, 6, 8).double()
+    x[..., 4:] = 1.0
+    both = Measurement.simulate(x, Identity(), torch.tensor([0.05, 0.2]).double(), seed=0)
+    found = TotalVariation(10.0, iterations=20).condition(both).estimate
+    for k in range(2):
+        alone = TotalVariation(10.0, iterations=20).condition(both.select(torch.tensor([k])))
+        torch.testing.assert_close(alone.estimate, found[k : k + 1])
+
+
+def test_an_estimate_serves_as_many_samples_as_are_asked() -> None:
+    given = LeastSquares().condition(Measurement(normal(1, *SHAPE, seed=0), Identity(), 0.1))
+    level = given.schedule.level(torch.zeros(1).double())
+    out = given(normal(3, *SHAPE, seed=1), level)
+    assert torch.equal(out, given.estimate.expand(3, *SHAPE))
+    assert given.image.shape == SHAPE

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from bcdm.diffusion import VP, DPMSolver, sample
-from bcdm.errors import ShapeError
+from bcdm.errors import DtypeError, InputError, ShapeError
 from bcdm.evaluation import sliced_wasserstein
 from bcdm.measurement import Measurement
 from bcdm.methods import ExactPosterior, GaussianMixture
@@ -98,3 +98,52 @@ def test_one_measurement_at_a_time() -> None:
         mixture(True).condition(
             Measurement(torch.zeros(2, 1).double(), Dense(torch.ones(1, 2).double()), 0.1)
         )
+
+
+@pytest.mark.parametrize(
+    ("weights", "means", "covariances", "shape"),
+    [
+        (2, (3, 4), (3, 4, 4), None),
+        (3, (3, 4), (3, 4, 4), (1, 5)),
+        (3, (3, 4), (2, 4, 4), None),
+        (3, (3, 4), (3, 4, 5), None),
+        (3, (3, 4), (3, 5, 5), None),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(weights, means, covariances, shape) -> None:
+    with pytest.raises(ShapeError, match=r"do not fit|must be"):
+        GaussianMixture(torch.zeros(weights), torch.zeros(means), torch.zeros(covariances), shape)
+
+
+def test_what_a_prior_is_over_is_checked() -> None:
+    with pytest.raises(DtypeError, match="real images"):
+        GaussianMixture.points(torch.zeros(2, 3, dtype=torch.complex64))
+    flat = Measurement(torch.zeros(1, 3).double(), PixelMask(torch.ones(3) > 0), 0.1)
+    with pytest.raises(InputError, match=r"over images \(2,\), the measurement gives \(3,\)"):
+        ExactPosterior(mixture(True), VP()).condition(flat)
+    prior = GaussianMixture.points(torch.zeros(2, 6).double(), (1, 2, 3))
+    assert prior.image.shape == prior.mean.shape == (1, 2, 3)
+    assert GaussianMixture.points(torch.zeros(2, 6)).image.shape == (6,)
+
+
+def test_posterior_covariance_and_weights_by_quadrature() -> None:
+    """The second moments too, and those of what is not normalised."""
+    prior = mixture(False)
+    axis = torch.linspace(-6, 6, 601, dtype=torch.float64)
+    grid = torch.cartesian_prod(axis, axis)
+    measurement = Measurement(torch.tensor([[0.3]]).double(), Dense(normal(1, 2, seed=3)), 0.4)
+    away = measurement.y - measurement.operator.forward(grid)
+    weight = density(prior, grid) * torch.exp(-away[:, 0].square() / (2 * 0.4**2))
+    weight = weight / weight.sum()
+    centred = grid - weight @ grid
+    expected = centred.mT @ (weight[:, None] * centred)
+    torch.testing.assert_close(
+        prior.condition(measurement).covariance, expected, rtol=1e-5, atol=1e-6
+    )
+    assert float(prior.log_weights.exp().sum()) == pytest.approx(1)
+
+
+def test_exact_samples_are_a_function_of_their_seed() -> None:
+    one, same, other = (mixture(False).sample(5, seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)

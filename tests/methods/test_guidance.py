@@ -140,3 +140,35 @@ def test_weights_are_checked() -> None:
     for method in (DPS, DMPS, PiGDM):
         with pytest.raises(InputError, match="weight"):
             method(denoiser, -1.0)
+
+
+def test_settings_are_the_published_ones_unless_said() -> None:
+    denoiser, measurement = problem(BlockMean((2, 2)), VP())
+    assert DPS(denoiser) == DPS(denoiser, 1.0, 1000)
+    assert DMPS(denoiser) == DMPS(denoiser, 1.0)
+    assert PiGDM(denoiser) == PiGDM(denoiser, 1.0)
+    x, t = normal(2, *SHAPE, seed=1), VP().level(torch.tensor([0.3]).double())
+    for method in (DPS, DMPS, PiGDM):
+        # Without guidance the prior is left as it is; twice the weight is twice the push.
+        plain, once, twice = (
+            method(denoiser, weight).condition(measurement)(x, t) for weight in (0.0, 1.0, 2.0)
+        )
+        torch.testing.assert_close(plain, denoiser(x, t))
+        torch.testing.assert_close(twice - plain, 2 * (once - plain))
+        assert method(denoiser).condition(measurement).image == denoiser.image
+
+
+def test_a_push_is_per_measurement() -> None:
+    """Rows of a batch, with a noise level each, are moved as if each were alone."""
+    denoiser, _ = problem(BlockMean((2, 2)), VP())
+    images, std = prior().sample(2, seed=4), torch.tensor([0.1, 0.7]).double()
+    both = Measurement.simulate(images, BlockMean((2, 2)), std, seed=5)
+    level = VP().level(torch.tensor([-1.0, 2.0]).double())
+    x = normal(2, *SHAPE, seed=1)
+    for method in (DPS, DMPS, PiGDM, PostConditioned):
+        together = method(denoiser).condition(both)(x, level)
+        for k in range(2):
+            rows = torch.tensor([k])
+            own = type(level)(*(part[rows] for part in level))
+            alone = method(denoiser).condition(both.select(rows))(x[rows], own)
+            torch.testing.assert_close(together[rows], alone)

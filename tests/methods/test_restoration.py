@@ -138,5 +138,37 @@ def test_errors() -> None:
         MMPS(denoiser, 0)
     with pytest.raises(InputError, match="weight"):
         DiffPIR(denoiser, 0.0)
-    with pytest.raises(InputError, match="renewed"):
-        Renewal(1.5)
+    for renewed in (-0.1, 1.1):
+        with pytest.raises(InputError, match="renewed"):
+            Renewal(renewed)
+    assert [Renewal(renewed).renewed for renewed in (0.0, 1.0)] == [0.0, 1.0]
+
+
+def test_settings_are_the_published_ones_unless_said() -> None:
+    denoiser, measurement = problem(BlockMean((2, 2)), VP())
+    assert MMPS(denoiser) == MMPS(denoiser, 5)
+    assert MMPS(denoiser, 1).iterations == 1
+    assert DiffPIR(denoiser) == DiffPIR(denoiser, 7 / 4)
+    assert Renewal() == Renewal(0.3)
+    assert (DDRM(measurement).eta, DDRM(measurement).eta_b) == (0.85, 1.0)
+    for bound in (MMPS(denoiser).condition(measurement), DiffPIR(denoiser).condition(measurement)):
+        assert (bound.image, bound.schedule) == (denoiser.image, denoiser.schedule)
+
+
+def test_rows_of_a_batch_are_as_if_alone() -> None:
+    """Also where one row has nothing left to solve for, which ends its own iterations only."""
+    denoiser, _ = problem(BlockMean((2, 2)), VP())
+    std = torch.tensor([0.1, 0.7]).double()
+    both = Measurement.simulate(gaussian().sample(2, seed=4), BlockMean((2, 2)), std, seed=5)
+    level = VP().level(torch.tensor([-1.0, 2.0]).double())
+    x = normal(2, *SHAPE, seed=1)
+    met = BlockMean((2, 2)).forward(denoiser(x, level))
+    for data in (both.y, torch.stack([both.y[0], met[1]])):
+        given = Measurement(data, BlockMean((2, 2)), std)
+        for method in (MMPS(denoiser, 3), DiffPIR(denoiser)):
+            together = method.condition(given)(x, level)
+            for k in range(2):
+                rows = torch.tensor([k])
+                own = type(level)(*(part[rows] for part in level))
+                alone = method.condition(given.select(rows))(x[rows], own)
+                torch.testing.assert_close(together[rows], alone)

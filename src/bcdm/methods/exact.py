@@ -38,6 +38,8 @@ class GaussianMixture:
     shape: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
+        if self.means.is_complex():
+            raise DtypeError("exact priors are over real images: stack real and imaginary parts")
         count, size = self.means.shape
         shape = tuple(self.shape) if self.shape is not None else (size,)
         object.__setattr__(self, "shape", shape)
@@ -46,8 +48,6 @@ class GaussianMixture:
             raise ShapeError("log_weights (K,), means (K, n) and the image shape do not fit")
         if self.covariances.shape[1:] != (size, size) or len(self.covariances) not in (1, count):
             raise ShapeError(f"covariances must be (1 or {count}, {size}, {size})")
-        if self.means.is_complex():
-            raise DtypeError("exact priors are over real images: stack real and imaginary parts")
 
     @classmethod
     def gaussian(
