@@ -219,13 +219,19 @@ def test_a_light_leads_to_its_slice(
     lights = ("green", "red", "amber")
     slices = [make_slice(k, trust=Trust(light, "Because.")) for k, light in enumerate(lights)]
     gap = Gap("slice 3", "nothing is finite", Trust("red", "No numbers."))
-    page = open_page(make_report(slices=(*slices, gap)))
+    # So narrow that the tools take two rows.
+    size = {"width": 1000, "height": 900}
+    page = open_page(make_report(slices=(*slices, gap)), viewport=size)
     for k in (1, 3, 0):
         page.locator(".lights a").nth(k).click()
         expect(page.locator(f"#slice-{k}")).to_be_visible()
         assert page.locator(".slice:visible").count() == 1
         assert page.locator("#slice").input_value().startswith(f"slice {k}")
         assert page.locator(".lights a[aria-current=true]").all_inner_texts()[0].startswith(str(k))
+        tools, heading = (
+            page.locator(name).bounding_box() for name in (".tools", f"#slice-{k} h3")
+        )
+        assert heading["y"] >= tools["y"] + tools["height"], "the tools cover no heading"
     assert shown(page) == "Sample 1 of 5"
 
 

@@ -278,7 +278,11 @@
     byId("previous").addEventListener("click", () => go(chooser.selectedIndex - 1));
     byId("next").addEventListener("click", () => go(chooser.selectedIndex + 1));
     for (const light of lights) {
-      light.addEventListener("click", () => go(Number(light.hash.slice("#slice-".length))));
+      light.addEventListener("click", () => {
+        // The tools stay at the top and must not cover the heading that the browser scrolls to.
+        document.documentElement.style.scrollPaddingTop = `${images.querySelector(".tools").offsetHeight + 16}px`;
+        go(Number(light.hash.slice("#slice-".length)));
+      });
     }
     chooser.selectedIndex = 0;
   }
