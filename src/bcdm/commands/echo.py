@@ -1,7 +1,9 @@
 """What commands print: progress to stderr, answers to stdout, records as a table."""
 
+import logging
 import shlex
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +15,7 @@ from bcdm.text import printable
 if TYPE_CHECKING:
     from bcdm.assessment.records import Column, Record
 
-__all__ = ["answer", "finish", "name_command", "say"]
+__all__ = ["answer", "finish", "listen", "name_command", "say"]
 
 
 def say(line: str) -> None:
@@ -27,6 +29,25 @@ def say(line: str) -> None:
 def answer(line: str) -> None:
     """Prints a line of what was asked for, to stdout, as safe as `say`."""
     click.echo(printable(line))
+
+
+class _Listener(logging.Handler):
+    """Says what the library logs; without tracebacks, which are for those who read logs."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(record.getMessage())
+
+
+def listen() -> None:
+    """From now on, what the library logs or warns of is said, each in one line."""
+    logger = logging.getLogger("bcdm")
+    if not logger.handlers:
+        logger.addHandler(_Listener(logging.WARNING))
+    warnings.showwarning = _show_warning
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    say(f"warning: {message}")
 
 
 def name_command() -> str:

@@ -7,11 +7,11 @@ import click
 
 from bcdm import __version__
 from bcdm.commands.benchmarks import benchmark
-from bcdm.commands.echo import say
-from bcdm.commands.extras import explain_missing
+from bcdm.commands.echo import listen, say
+from bcdm.commands.failures import EXIT_CODES, INTERRUPTED, describe_failure
 from bcdm.commands.inputs import inspect
 from bcdm.commands.models import calibrate, evaluate, train
-from bcdm.commands.reconstruct import INTERRUPTED, demo, reconstruct
+from bcdm.commands.reconstruct import demo, reconstruct
 from bcdm.commands.results import feature, verify
 from bcdm.commands.studies import curves, paper, study
 from bcdm.errors import InputError, MachineError
@@ -19,7 +19,10 @@ from bcdm.errors import InputError, MachineError
 __all__ = ["cli", "main"]
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=EXIT_CODES,
+)
 @click.version_option(__version__, prog_name="bcdm")
 def cli() -> None:
     """Reconstruct images from measurements by sampling the true posterior."""
@@ -33,19 +36,18 @@ for _command in (benchmark, study, curves):
 
 
 def main() -> None:
-    """Runs the command line; an unusable input is one line and exit code 2, Ctrl-C one and 130."""
+    """Runs the command line; what users or machines can cause ends in one line, no traceback."""
+    listen()
     for stream in (sys.stdout, sys.stderr):
         # What the terminal's own encoding lacks is shown by its code.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
         code = cli(standalone_mode=False)
-    except (InputError, MachineError, OSError) as error:
-        say(f"error: {error}")
-        raise SystemExit(2) from None
-    except ModuleNotFoundError as error:
-        say(f"error: {explain_missing(error)}")
-        raise SystemExit(2) from None
+    except (InputError, MachineError, OSError, MemoryError, ModuleNotFoundError) as error:
+        line, code = describe_failure(error)
+        say(line)
+        raise SystemExit(code) from None
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bcdm.commands.echo import answer, say
+from bcdm.commands.failures import describe_failure
 from bcdm.commands.options import mask_option
 from bcdm.errors import InputError
 
@@ -27,7 +28,7 @@ def for_each(inputs: tuple[Path, ...], run: Callable[[Path], None]) -> None:
             run(path)
         except (InputError, OSError) as error:
             failed += 1
-            say(f"error: {path}: {error}")
+            say(describe_failure(error, str(path))[0])
     if failed:
         raise InputError(f"{failed} of {len(inputs)} inputs failed, see above")
 

@@ -9,6 +9,7 @@ import click
 
 from bcdm.commands.echo import answer, say
 from bcdm.commands.extras import require
+from bcdm.commands.failures import INTERRUPTED
 from bcdm.commands.inputs import for_each
 from bcdm.commands.options import mask_option
 from bcdm.commands.requests import Given, describe_request, name_left_out, show_finished
@@ -24,9 +25,7 @@ if TYPE_CHECKING:
     from bcdm.reconstruction.files import Finished, Plan
     from bcdm.reconstruction.fitting import Fitted
 
-__all__ = ["INTERRUPTED", "demo", "reconstruct"]
-
-INTERRUPTED = 130  # what a shell calls a process that ended by Ctrl-C
+__all__ = ["demo", "reconstruct"]
 
 
 def _plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
