@@ -90,7 +90,7 @@ def test_the_time_of_one_file_is_not_counted_for_the_next(
     assert len({ask(readers, "works") for _ in range(5)}) == 1
 
 
-@pytest.mark.skipif(os.uname().sysname != "Linux", reason="other systems do not limit memory")
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit memory")
 def test_a_reader_that_fills_the_memory_is_refused(make_readers: Callable[..., Readers]) -> None:
     readers = make_readers(limits=replace(LIMITS, memory=400_000_000, work=60.0))
     with pytest.raises(InputError, match=r"^fills takes more memory than a scan may"):
@@ -126,6 +126,29 @@ def test_each_thread_has_its_own(make_readers: Callable[..., Readers]) -> None:
     with ThreadPoolExecutor(2) as pool:
         for _ in range(5):
             assert len(list(pool.map(read, ("a", "b")))) == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_nothing_is_left_when_the_process_that_asks_is_killed(
+    tmp_path: Path, makers: Makers
+) -> None:
+    script = """
+import sys, time
+from bcdm.scans import isolation, read_scan
+read_scan(sys.argv[1])
+print(isolation._READERS._idle[0]._process.pid, flush=True)
+time.sleep(1e6)
+"""
+    command = [sys.executable, "-c", script, str(makers["make_npy"](tmp_path))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as host:
+        assert host.stdout is not None
+        reader = Path("/proc", host.stdout.readline().strip())
+        assert (reader / "stat").read_text().split()[2] in "SRD"
+        host.kill()
+    # Its input has ended, and so it ends; for as long as it takes.
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        while (reader / "stat").read_text().split()[2] != "Z":
+            threading.Event().wait(0.05)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")

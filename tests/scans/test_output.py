@@ -92,7 +92,11 @@ def test_as_much_as_is_allowed_fits_into_the_memory(tmp_path: Path, read_many: A
         for index in range(count):
             entry[index, 0] = kspace[index]
     array = zarr.create_array(
-        tmp_path / "a.zarr", shape=kspace.shape, chunks=(1, side, side), dtype="complex64"
+        tmp_path / "a.zarr",
+        shape=kspace.shape,
+        chunks=(1, side, side),
+        dtype="complex64",
+        compressors=None,  # packed, ones would be as small as a bomb, and refused as one
     )
     array[...] = kspace
     header = np.lib.format.open_memmap(
