@@ -15,7 +15,7 @@ from bcdm.checkpoint import Model
 from bcdm.checkpoint.building import build_problems
 from bcdm.checkpoint.calibration import Calibration, LocalFactors, Typicality
 from bcdm.diffusion import posterior_mean
-from bcdm.errors import InputError
+from bcdm.errors import InputError, ModelError
 from bcdm.evaluation.signal import find_brightness
 from bcdm.identity import identify
 from bcdm.measurement import Measurement
@@ -81,12 +81,20 @@ def calibrate(
         told = [level for level in LEVELS if level <= (samples - 1) / (samples + 1)]
         some = _reconstruct_some(model, images, samples, calls, intervals, seed, report)
         factors, local = fit_widths(some, told)
-    tables = {name: sorted(row[name] for row in rows if name in row) for name in NAMES}
-    tables = {name: table for name, table in tables.items() if table}
-    open_ended = Calibration(looks, tables, 0.0, dict(factors), brightness, on, local)
+    open_ended = Calibration(looks, _tabulate(rows), 0.0, dict(factors), brightness, on, local)
     least = [min(open_ended.find_tails(row).values()) for row in rows]
     threshold = float(np.quantile(least, ALARM))
     return replace(open_ended, threshold=threshold)
+
+
+def _tabulate(rows: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
+    """The scores of right measurements by name, sorted; names without any are left out."""
+    tables = {name: sorted(row[name] for row in rows if name in row) for name in NAMES}
+    broken = [name for name, table in tables.items() if not np.isfinite(table).all()]
+    if broken:
+        # Nothing can be told from right measurements whose scores are no numbers.
+        raise ModelError(f"scores of right measurements are not finite: {', '.join(broken)}")
+    return {name: table for name, table in tables.items() if table}
 
 
 def _reconstruct_some(
