@@ -16,5 +16,5 @@ def test_tables_are_sorted_and_hold_what_could_be_scored() -> None:
 @pytest.mark.parametrize("value", [nan, inf, -inf])
 def test_a_model_whose_scores_are_no_numbers_is_not_calibrated(value: float) -> None:
     """Among numbers that are none nothing has a rank."""
-    with pytest.raises(ModelError, match="right measurements are not finite: residual$"):
+    with pytest.raises(ModelError, match=r"right measurements are not finite: residual$"):
         _tabulate([{"residual": 1.0, "typicality": 1.0}, {"residual": value}])
