@@ -1,6 +1,7 @@
 """Stored models come back the same, and nothing else is accepted."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from bcdm.checkpoint import load, read_facts, store_cloud, write_facts
 from bcdm.diffusion import posterior_mean
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
-from bcdm.operators import Identity
+from bcdm.operators import Identity, PixelMask
 from bcdm.problems import Familiarity
 
 
@@ -104,3 +105,17 @@ def test_a_single_operator_has_no_cloud(tiny_model, tmp_path) -> None:
     assert not (tmp_path / "familiarity.safetensors").exists()
     with pytest.raises(InputError, match="single operator"):
         store_cloud(tmp_path)
+
+
+def test_a_family_that_measured_nothing_at_times_is_a_prior() -> None:
+    model = load("ixi64-mri")
+    with pytest.raises(InputError, match='"nothing"'):
+        _ = model.prior
+    operator = model.config.operator.model_copy(update={"nothing": 0.1})
+    blind = replace(model, config=model.config.model_copy(update={"operator": operator}))
+    assert posterior_mean(blind.prior).shape == (1, 1, 64, 64)
+    nothing = Measurement(torch.zeros(1, 1, 64, 64), PixelMask(torch.zeros(64, 64)), 0.1)
+    assert blind.familiarity is not None
+    assert blind.familiarity.judge(nothing)[0].familiar
+    assert model.familiarity is not None
+    assert not model.familiarity.judge(nothing)[0].familiar

@@ -69,10 +69,11 @@ class Model:
     @property
     def prior(self) -> BayesianDenoiser:
         """The unconditional denoiser: nothing is measured. Guided methods take it."""
-        if self.config.operator.kind != "nothing":
+        operator = self.config.operator
+        if operator.kind != "nothing" and not (operator.kind == "family" and operator.nothing):
             raise InputError(
                 f"{self.config.name} was trained with measurements: guided methods take a network "
-                'that was trained with operator "nothing"'
+                'that was trained with operator "nothing", or a family with "nothing" above 0'
             )
         nothing = PixelMask(torch.zeros(self.shape[-2:], dtype=torch.bool))
         return self.method.condition(Measurement(torch.zeros(1, *self.shape), nothing, 1.0))
