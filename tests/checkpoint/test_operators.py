@@ -13,11 +13,13 @@ from bcdm.operators import (
     BlockMean,
     CircularBlur,
     Dense,
+    Diagonal,
     FourierMask,
     Identity,
     LinearOperator,
     MatrixFree,
     PixelMask,
+    Sense,
 )
 
 MASK = torch.arange(16).reshape(4, 4) % 3 == 0
@@ -32,6 +34,8 @@ MASK = torch.arange(16).reshape(4, 4) % 3 == 0
         FourierMask(MASK, real=True, centered=False),
         CircularBlur(torch.tensor([[0.2, 0.5, 0.3]]), (4, 4)),
         Dense(torch.arange(32.0).reshape(2, 16), (1, 4, 4)),
+        Diagonal(torch.arange(16.0).reshape(1, 1, 4, 4)),
+        Sense(torch.ones(2, 4, 4, dtype=torch.complex64), MASK, tolerance=1e-4),
     ],
     ids=lambda operator: type(operator).__name__,
 )
@@ -47,7 +51,8 @@ def test_round_trip(operator: LinearOperator, tmp_path) -> None:
     assert (tmp_path / "operator.safetensors").stat().st_mode == plain.stat().st_mode
     assert type(loaded) is type(operator)
     assert loaded.settings() == operator.settings()
-    x = torch.randn(2, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+    dtype = torch.complex64 if isinstance(operator, Sense) else torch.float32
+    x = torch.randn(2, 1, 4, 4, generator=torch.Generator().manual_seed(0), dtype=dtype)
     assert torch.equal(loaded.forward(x), operator.forward(x))
     assert torch.equal(loaded.solve(1.0, 2.0, x), operator.solve(1.0, 2.0, x))
 

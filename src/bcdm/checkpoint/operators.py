@@ -31,6 +31,7 @@ _KINDS = {
         operators.FourierMask,
         operators.Identity,
         operators.PixelMask,
+        operators.Sense,
     )
 }
 
