@@ -14,8 +14,15 @@ from bcdm.diffusion import DPMSolver, sample
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.operators import PixelMask
+from bcdm.problems.families import KSpace
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def family(*members: dict[str, object]) -> dict[str, object]:
+    return {"kind": "family", "members": list(members)}
+
+
 BASE = {
     "name": "a",
     "data": {"path": "images"},
@@ -79,6 +86,14 @@ def test_overrides(tmp_path: Path) -> None:
         ({"training": {"steps": 10, "leaning_rate": 1}}, "did you mean 'learning_rate'"),
         ({"training": {"steps": 10, "wdth": 64}}, "unknown setting training.wdth$"),
         ({"network": {"wdth": 64}}, "did you mean 'width'"),
+        (
+            {"operator": family({"kind": "k_space", "pattern": ["lines"]})},
+            "did you mean 'patterns'",
+        ),
+        ({"operator": family({"kind": "k_space", "patterns": ["line"]})}, "k_space.patterns"),
+        ({"operator": family({"kind": "holes", "hidden": [0.5, 0.1]})}, "holes: hidden"),
+        ({"operator": family({"kind": "spots"})}, "operator.family.members"),
+        ({"operator": {"kind": "family", "members": []}}, "members"),
         ({"network": {"iteration": 2}}, "did you mean 'iterations'"),
         ({"network": {"iterations": 0}}, "network.iterations"),
         ({"network": {"width": 0}}, "setting network: width, blocks"),
@@ -179,3 +194,14 @@ def test_settings_that_came_later_are_left_out_where_they_say_nothing() -> None:
     stored = parse_config(raw).model_dump(mode="json")
     assert stored["data"]["lesions"] == 0.3
     assert stored["operator"]["nothing"] == 0.1
+
+
+def test_members_of_a_family_are_what_draws() -> None:
+    """One class holds the settings and draws; what came later is stored where it is used."""
+    given = {"kind": "k_space", "acceleration": [2, 4], "patterns": ["lines"], "centre": 0.08}
+    config = parse_config(BASE | {"operator": family(given)})
+    assert config.operator.members == (KSpace((2.0, 4.0), ("lines",)),)
+    assert config.model_dump(mode="json")["operator"] == family(given)
+    later = parse_config(BASE | {"operator": family(given | {"middle": [0.3, 0.4]})})
+    assert later.model_dump(mode="json")["operator"]["members"][0]["middle"] == [0.3, 0.4]
+    assert parse_config(later.model_dump(mode="json")) == later

@@ -15,18 +15,24 @@ from bcdm.assessment.statistics import bootstrap
 from bcdm.checkpoint import Model, load
 from bcdm.measurement import Measurement
 from bcdm.operators import LinearOperator, PixelMask
-from bcdm.problems.families import Family, Holes, KSpace
+from bcdm.problems.families import Family, Holes, KSpace, Pattern
 from bcdm.trust.scores import compare_noise
 
 __all__ = ["COLUMNS", "KEYS", "run"]
 
 LEVELS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 LIMIT = 0.05
+MASKS: tuple[tuple[Pattern, int], ...] = (
+    ("lines", 2),
+    ("lines", 4),
+    ("points", 8),
+    ("radial", 8),
+    ("points", 12),
+)
 K_SPACE: dict[str, Family] = {
     f"k-space, {pattern} {acceleration}x": KSpace((acceleration, acceleration), (pattern,))
-    for pattern, acceleration in (("lines", 2), ("lines", 4), ("points", 8), ("radial", 8),
-                                  ("points", 12))
-}  # fmt: skip
+    for pattern, acceleration in MASKS
+}
 PICTURES: dict[str, Family] = {"picture, a quarter hidden": Holes((0.25, 0.25))}
 ERROR, SHARE = "median error of the noise level", "within 5 %"
 KEYS = ("images", "measured", "noise_std")

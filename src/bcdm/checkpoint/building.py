@@ -19,12 +19,11 @@ from bcdm.operators import (
     LinearOperator,
     PixelMask,
 )
-from bcdm.problems import Cloud, DrawnProblems, Familiarity, OneProblem, families
+from bcdm.problems import Cloud, DrawnProblems, Familiarity, OneProblem
 from bcdm.problems.patterns import draw_centre_box, draw_gaussian_kernel, draw_variable_density
 
 __all__ = [
     "build_familiarity",
-    "build_family",
     "build_method",
     "build_operator",
     "build_preparation",
@@ -52,10 +51,13 @@ def build_problems(
     """What a run measures images of `size` with: its settings say it, or an operator is given."""
     std = config.noise_std
     if isinstance(config.operator, kinds.FamilyConfig):
-        members = tuple(build_family(member) for member in config.operator.members)
         bounds = std if isinstance(std, tuple) else (std, std)
         return DrawnProblems(
-            members, size, bounds, config.training.seed, nothing=config.operator.nothing
+            config.operator.members,
+            size,
+            bounds,
+            config.training.seed,
+            nothing=config.operator.nothing,
         )
     if isinstance(std, tuple):
         raise InputError("a range of noise_std needs an operator of kind family")
@@ -75,17 +77,6 @@ def build_familiarity(
     problems = build_problems(config, (shape[-2], shape[-1]))
     assert isinstance(problems, DrawnProblems)
     return Familiarity(problems, config.parameterisation.prior_std, stored=stored)
-
-
-def build_family(config: kinds.FamilyMemberConfig) -> families.Family:
-    """One family of operators."""
-    if isinstance(config, kinds.KSpaceFamilyConfig):
-        return families.KSpace(config.acceleration, config.patterns, config.centre)
-    if isinstance(config, kinds.HolesFamilyConfig):
-        return families.Holes(config.hidden, config.shapes)
-    if isinstance(config, kinds.BlursFamilyConfig):
-        return families.Blurs(config.std, config.length)
-    return families.Blocks(config.factors)
 
 
 def build_operator(config: kinds.SingleOperatorConfig, size: tuple[int, int]) -> LinearOperator:

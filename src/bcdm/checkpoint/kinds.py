@@ -10,18 +10,16 @@ from pydantic import (
     model_serializer,
 )
 
+from bcdm.problems.families import Blocks, Blurs, Holes, KSpace
+
 __all__ = [
     "BlockMeanConfig",
-    "BlocksFamilyConfig",
     "BlurConfig",
-    "BlursFamilyConfig",
     "CustomConfig",
     "FamilyConfig",
-    "FamilyMemberConfig",
     "FourierMaskConfig",
-    "HolesFamilyConfig",
     "IdentityConfig",
-    "KSpaceFamilyConfig",
+    "Member",
     "NothingConfig",
     "OperatorConfig",
     "PixelMaskConfig",
@@ -80,71 +78,27 @@ class NothingConfig(Settings):
     kind: Literal["nothing"]
 
 
-MaskPattern = Literal[
-    "points",
-    "lines",
-    "radial",
-    "free_points",
-    "free_columns",
-    "free_rows",
-    "random_columns",
-    "random_rows",
-    "equispaced_columns",
-    "equispaced_rows",
-    "poisson",
-]
-
-
-class KSpaceFamilyConfig(Settings):
-    """k-space masks; see problems/families.py."""
-
-    kind: Literal["k_space"]
-    acceleration: tuple[float, float] = (2.0, 12.0)
-    patterns: tuple[MaskPattern, ...] = ("points", "lines", "radial")
-    centre: float = 0.08
-
-
-class HolesFamilyConfig(Settings):
-    """Pixel masks."""
-
-    kind: Literal["holes"]
-    hidden: tuple[float, float] = (0.05, 0.4)
-    shapes: tuple[Literal["centre", "box", "strokes"], ...] = ("centre", "box", "strokes")
-
-
-class BlursFamilyConfig(Settings):
-    """Gaussian and motion kernels."""
-
-    kind: Literal["blurs"]
-    std: tuple[float, float] = (0.4, 2.0)
-    length: tuple[float, float] | None = (2.0, 10.0)
-
-
-class BlocksFamilyConfig(Settings):
-    """Box means."""
-
-    kind: Literal["blocks"]
-    factors: tuple[int, ...] = (2, 4, 8)
-
-
-FamilyMemberConfig = KSpaceFamilyConfig | HolesFamilyConfig | BlursFamilyConfig | BlocksFamilyConfig
+Member = KSpace | Holes | Blurs | Blocks
 
 
 class FamilyConfig(Settings):
     """An operator drawn for every training image, from one of several families."""
 
     kind: Literal["family"]
-    members: tuple[Annotated[FamilyMemberConfig, Field(discriminator="kind")], ...] = Field(
-        min_length=1
-    )
+    members: tuple[Annotated[Member, Field(discriminator="kind")], ...] = Field(min_length=1)
     nothing: float = Field(default=0.0, ge=0, lt=1)
     """The fraction of samples of which nothing is measured: the network is a prior, too."""
 
     @model_serializer(mode="wrap")
     def _leave_out_later(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """As in DataConfig."""
+        """What came later is stored where it is used: settings of finished runs stay the same."""
         stored: dict[str, Any] = write(self)
-        return {k: v for k, v in stored.items() if v or k != "nothing"}
+        if not self.nothing:
+            del stored["nothing"]
+        for plain, member in zip(stored["members"], self.members, strict=True):
+            if isinstance(member, KSpace) and member.middle == KSpace.middle:
+                del plain["middle"]
+        return stored
 
 
 class CustomConfig(Settings):

@@ -19,13 +19,9 @@ from pydantic import (
 
 from bcdm.checkpoint.kinds import (
     BlockMeanConfig,
-    BlocksFamilyConfig,
     BlurConfig,
-    BlursFamilyConfig,
     FamilyConfig,
     FourierMaskConfig,
-    HolesFamilyConfig,
-    KSpaceFamilyConfig,
     OperatorConfig,
     PixelMaskConfig,
     Settings,
@@ -34,6 +30,7 @@ from bcdm.checkpoint.kinds import (
 from bcdm.errors import InputError
 from bcdm.methods import Parameterisation
 from bcdm.networks import Structure
+from bcdm.problems.families import Blocks, Blurs, Family, Holes, KSpace
 
 __all__ = [
     "DataConfig",
@@ -232,17 +229,18 @@ def _known_keys(place: tuple[int | str, ...]) -> list[str]:
     return [field.name for field in fields(group)]
 
 
-_GROUPS: dict[int | str, type[BaseModel] | type[Structure] | type[Parameterisation]] = {
+_Group = type[BaseModel] | type[Structure] | type[Parameterisation] | type[Family]
+_GROUPS: dict[int | str, _Group] = {
     "block_mean": BlockMeanConfig,
-    "blocks": BlocksFamilyConfig,
-    "blurs": BlursFamilyConfig,
+    "blocks": Blocks,
+    "blurs": Blurs,
     "centre_box": PixelMaskConfig,
     "data": DataConfig,
     "family": FamilyConfig,
     "fourier_mask": FourierMaskConfig,
     "gaussian_blur": BlurConfig,
-    "holes": HolesFamilyConfig,
-    "k_space": KSpaceFamilyConfig,
+    "holes": Holes,
+    "k_space": KSpace,
     "levels": LevelConfig,
     "network": NetworkConfig,
     "parameterisation": Parameterisation,

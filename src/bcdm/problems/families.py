@@ -3,10 +3,12 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
+from pydantic import ConfigDict
 from torch import Tensor
 from torch.nn import functional
 
@@ -25,6 +27,7 @@ __all__ = [
     "Family",
     "Holes",
     "KSpace",
+    "Pattern",
     "draw_operators",
 ]
 
@@ -33,7 +36,9 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True)
 class Family(ABC):
-    """A set of operators with a law to draw from it."""
+    """A set of operators with a law to draw from it; files of settings hold it, by its `kind`."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     def check(self, size: tuple[int, int]) -> None:
         """Refuses image sizes that some member of the family does not fit."""
@@ -53,8 +58,22 @@ class Family(ABC):
         return [(operator, [place]) for place, operator in enumerate(operators)]
 
 
-SYMMETRIC = ("points", "lines", "radial")
-SCANNER = (
+Pattern = Literal[
+    "points",
+    "lines",
+    "radial",
+    "free_points",
+    "free_columns",
+    "free_rows",
+    "random_columns",
+    "random_rows",
+    "equispaced_columns",
+    "equispaced_rows",
+    "poisson",
+]
+Shape = Literal["centre", "box", "strokes"]
+SYMMETRIC: tuple[Pattern, ...] = ("points", "lines", "radial")
+SCANNER: tuple[Pattern, ...] = (
     "free_points",
     "free_columns",
     "free_rows",
@@ -85,8 +104,9 @@ class KSpace(Family):
             uniformly. fastMRI has .32; Poisson discs have a quarter of what is drawn.
     """
 
+    kind: Literal["k_space"] = field(default="k_space", kw_only=True)
     acceleration: Range = (2.0, 12.0)
-    patterns: tuple[str, ...] = SYMMETRIC
+    patterns: tuple[Pattern, ...] = SYMMETRIC
     centre: float = 0.08
     middle: Range = (0.2, 0.5)
 
@@ -170,8 +190,9 @@ class Holes(Family):
         shapes: "centre" and "box" are rectangles, "strokes" are free-form.
     """
 
+    kind: Literal["holes"] = field(default="holes", kw_only=True)
     hidden: Range = (0.05, 0.4)
-    shapes: tuple[str, ...] = ("centre", "box", "strokes")
+    shapes: tuple[Shape, ...] = ("centre", "box", "strokes")
 
     def __post_init__(self) -> None:
         _check_range("hidden", self.hidden, 0.01, 0.95)
@@ -209,6 +230,7 @@ class Blurs(Family):
         length: Of motion paths in pixels, drawn uniformly; None: no motion.
     """
 
+    kind: Literal["blurs"] = field(default="blurs", kw_only=True)
     std: Range = (0.4, 2.0)
     length: Range | None = (2.0, 10.0)
 
@@ -237,6 +259,7 @@ class Blurs(Family):
 class Blocks(Family):
     """Box means: super-resolution by one of some factors."""
 
+    kind: Literal["blocks"] = field(default="blocks", kw_only=True)
     factors: tuple[int, ...] = (2, 4, 8)
 
     def check(self, size: tuple[int, int]) -> None:
