@@ -58,6 +58,23 @@ def read_slices(scan: Path) -> tuple[dict[str, np.ndarray], Sequence[dict[str, o
     return maps, json.loads((scan.with_name("out") / "run.json").read_text())["slices"]
 
 
+def test_the_report_can_be_left_out_and_written_later(scan, scanner, judge) -> None:
+    page = scan.with_name("out") / "report.html"
+    judge("green", "green", "amber")
+    done = reconstruct(scan, scanner, "--no-report")
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert not page.exists()
+    assert "amber: Slices: 2 green, 1 amber, 0 red" in done.output
+    assert "report.html" not in done.output
+    judge("green", "green", "amber")
+    done = reconstruct(scan, scanner)
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert f"wrote {page}" in done.output
+    text = page.read_text()
+    assert text.count('<section class="slice good"') == 2
+    assert text.count('<section class="slice doubtful"') == 1
+
+
 def test_red_slices_are_left_out_and_the_others_written(scan, scanner, judge) -> None:
     judge("green", "red", "amber")
     done = reconstruct(scan, scanner)

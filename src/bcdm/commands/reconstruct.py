@@ -62,6 +62,7 @@ def _plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option("--simulate", is_flag=True, help="The inputs are clean: degrade them first.")
 @click.option("--force", is_flag=True, help="Write results although the trust card is red.")
+@click.option("--no-report", is_flag=True, help="Write no report.html.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done.")
 def reconstruct(
     inputs: tuple[Path, ...],
@@ -78,6 +79,7 @@ def reconstruct(
     features: tuple[str, ...],
     simulate: bool,
     force: bool,
+    no_report: bool,
     dry_run: bool,
 ) -> None:
     """Reconstruct measurements: mean, uncertainty, samples, checks and a report.
@@ -95,6 +97,8 @@ def reconstruct(
             "two inputs have the same name: reconstruct them into folders of their own"
         )
     settings = {"samples": samples, "calls": calls, "seed": seed, "batch": batch, "force": force}
+    if no_report:
+        settings["no_report"] = True
     asked = {
         path: "" if dry_run else describe_request(path, model, settings, given) for path in inputs
     }
@@ -112,7 +116,10 @@ def reconstruct(
         if found is not None:
             show_finished(folders[path], found)
             return
-        _reconstruct_one(path, loaded, folders[path], plan, given, asked[path], dry_run=dry_run)
+        page = None if no_report else folders[path] / "report.html"
+        _reconstruct_one(
+            path, loaded, folders[path], plan, given, asked[path], page=page, dry_run=dry_run
+        )
 
     try:
         for_each(inputs, run)
@@ -129,6 +136,7 @@ def _reconstruct_one(
     given: Given,
     request: str,
     *,
+    page: Path | None,
     dry_run: bool,
 ) -> None:
     from bcdm.reconstruction.features import parse_feature
@@ -154,7 +162,7 @@ def _reconstruct_one(
         plan,
         features=regions,
         request=request,
-        show=partial(_write_report, out / "report.html", fitted, truth),
+        show=partial(_show, page, fitted, truth),
         say=say,
     )
     if done.left_out:
@@ -163,15 +171,28 @@ def _reconstruct_one(
         answer(f"wrote {file}")
 
 
-def _write_report(
-    path: Path, fitted: "Fitted", truth: "Tensor | None", done: "Finished"
+def _show(
+    page: Path | None, fitted: "Fitted", truth: "Tensor | None", done: "Finished"
 ) -> list[Path]:
-    """Writes the report, and says what it says first."""
+    """Says what was found, and writes the report where there is a page for it."""
+    from bcdm.trust import join
+
+    if page is not None:
+        _write_report(page, fitted, truth, done)
+    card = join(done.cards)
+    answer(f"{card.light}: {card.summary}")
+    for one in done.features:
+        answer(f"{printable(one['feature'])}: {one['in words']}")
+    if page is not None and len(done.left_out) == len(done.cards):
+        answer(f"wrote {page}")
+    return [] if page is None else [page]
+
+
+def _write_report(page: Path, fitted: "Fitted", truth: "Tensor | None", done: "Finished") -> None:
     from bcdm.report.facts import describe_scan
     from bcdm.report.html import write_report
     from bcdm.report.posteriors import make_report
 
-    said = tuple((printable(one["feature"]), one["in words"]) for one in done.features)
     report = make_report(
         done.posteriors,
         done.cards,
@@ -181,16 +202,10 @@ def _write_report(
         facts=describe_scan(fitted),
         provenance=done.provenance,
         truth=truth,
-        features=said,
+        features=tuple((printable(one["feature"]), one["in words"]) for one in done.features),
         left_out=done.left_out,
     )
-    write_report(path, report)
-    answer(f"{report.trust.light}: {report.trust.summary}")
-    for name, words in said:
-        answer(f"{name}: {words}")
-    if len(done.left_out) == len(done.cards):
-        answer(f"wrote {path}")
-    return [path]
+    write_report(page, report)
 
 
 def _fit(path: Path, model: "Model", plan: "Plan", given: Given) -> "tuple[Fitted, Tensor | None]":
@@ -238,6 +253,7 @@ def demo(out: Path, no_open: bool) -> None:
     picture = importlib.resources.files("bcdm") / "demo" / "brain.png"
     with importlib.resources.as_file(picture) as path:
         model = load("ixi64-mri8x")
-        _reconstruct_one(path, model, out, Plan(), Given(simulate=True), "", dry_run=False)
+        page, given = out / "report.html", Given(simulate=True)
+        _reconstruct_one(path, model, out, Plan(), given, "", page=page, dry_run=False)
     if not no_open:
         webbrowser.open((out / "report.html").resolve().as_uri())
