@@ -5,9 +5,8 @@ from bcdm.trust.card import Check, Trust, join
 
 def test_the_worst_slice_speaks_for_a_volume() -> None:
     green, amber, red = (
-        Trust(light, light, (Check(light, "", "none", ""),))
-        for light in ("green", "amber", "red")
-    )  # fmt: skip
+        Trust(light, light, (Check(light, "", "none", ""),)) for light in ("green", "amber", "red")
+    )
     assert join([amber]) is amber
     whole = join([green, amber, red, green, red])
     assert whole.light == "red"

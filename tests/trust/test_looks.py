@@ -29,11 +29,8 @@ def list_spots(grey: np.ndarray) -> list[float]:
     sharp, patch = [], []
     for i, j in np.ndindex(rows, columns):
         around = (
-            grey[i - 1, j]
-            + grey[(i + 1) % rows, j]
-            + grey[i, j - 1]
-            + grey[i, (j + 1) % columns]
-        )  # fmt: skip
+            grey[i - 1, j] + grey[(i + 1) % rows, j] + grey[i, j - 1] + grey[i, (j + 1) % columns]
+        )
         sharp.append(grey[i, j] - around / 4)
         patch.append(average(grey, i, j, 1) - average(grey, i, j, 3))
     return [float(np.log(max(part, 1e-6))) for part in (grey.max(), max(sharp), max(patch))]

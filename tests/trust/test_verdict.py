@@ -142,14 +142,18 @@ BAD, LAST = Check("e", "1", "bad", "wrong"), Check("f", "1", "bad", "worse")
     ("checks", "calibrated", "light", "summary"),
     [
         ([GOOD, NONE], True, "green", "Nothing speaks against this reconstruction."),
-        ([GOOD], False, "amber",
-         "The samples explain the data, but this model was never calibrated."),
+        (
+            [GOOD],
+            False,
+            "amber",
+            "The samples explain the data, but this model was never calibrated.",
+        ),
         ([GOOD, DOUBT, WORSE], True, "amber", "Look twice: odd."),
         ([DOUBT], False, "amber", "Look twice: odd."),
         ([DOUBT, BAD, LAST], True, "red", "Not a measurement that m was made for: wrong."),
         ([LAST, BAD], False, "red", "Not a measurement that m was made for: worse."),
     ],
-)  # fmt: skip
+)
 def test_the_light(checks: list[Check], calibrated: bool, light: str, summary: str) -> None:
     card = _sum_up(checks, "m", calibrated=calibrated)
     assert (card.light, card.summary, card.checks) == (light, summary, tuple(checks))

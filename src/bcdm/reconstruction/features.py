@@ -146,11 +146,17 @@ def weigh(
         support = find_support(samples[one.number], one.region)
         low, high = support.fraction_interval
         numbers = {
-            "feature": one.name, "slice": one.number, "pixels": int(one.region.sum()),
-            "samples": support.samples, "fraction": support.fraction, "fraction low": low,
-            "fraction high": high, "contrast": support.contrast / gain,
-            "contrast low": support.low / gain, "contrast high": support.high / gain,
-        }  # fmt: skip
+            "feature": one.name,
+            "slice": one.number,
+            "pixels": int(one.region.sum()),
+            "samples": support.samples,
+            "fraction": support.fraction,
+            "fraction low": low,
+            "fraction high": high,
+            "contrast": support.contrast / gain,
+            "contrast low": support.low / gain,
+            "contrast high": support.high / gain,
+        }
         found.append(numbers | {"in words": _describe(numbers)})
     return found
 
