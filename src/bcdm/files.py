@@ -11,11 +11,12 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import ArrayLike
+from typing import TYPE_CHECKING
 
 from bcdm.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 __all__ = [
     "count_bytes",
@@ -59,8 +60,10 @@ def write_text(path: Path, text: str) -> None:
         partial.write_text(text, encoding="utf-8")
 
 
-def write_arrays(path: Path, arrays: Mapping[str, ArrayLike]) -> None:
+def write_arrays(path: Path, arrays: "Mapping[str, ArrayLike]") -> None:
     """Writes an .npz file whose bits depend on the arrays alone; numpy's own hold the time, too."""
+    import numpy as np  # here, because help and finished work do without
+
     with zipfile.ZipFile(path, "w") as archive:
         for name, array in arrays.items():
             member = zipfile.ZipInfo(f"{name}.npy")
