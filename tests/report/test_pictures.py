@@ -74,11 +74,16 @@ def test_the_deviation_scale_rises_in_equal_steps_of_perception() -> None:
     assert lightness[-1] > 94
     assert (np.diff(lightness[::4]) > 0).all()
     # Published matrices of OKLab, the other way round than in the source.
-    cones = np.cbrt(linear @ np.array([[0.4122214708, 0.5363325363, 0.0514459929],
-                                       [0.2119034982, 0.6806995451, 0.1073969566],
-                                       [0.0883024619, 0.2817188376, 0.6299787005]]).T)  # fmt: skip
-    lab = cones @ np.array([[0.2104542553, 0.7936177850, -0.0040720468],
-                            [1.9779984951, -2.4285922050, 0.4505937099],
-                            [0.0259040371, 0.7827717662, -0.8086757660]]).T  # fmt: skip
+    to_cones = [
+        [0.4122214708, 0.5363325363, 0.0514459929],
+        [0.2119034982, 0.6806995451, 0.1073969566],
+        [0.0883024619, 0.2817188376, 0.6299787005],
+    ]
+    to_lab = [
+        [0.2104542553, 0.7936177850, -0.0040720468],
+        [1.9779984951, -2.4285922050, 0.4505937099],
+        [0.0259040371, 0.7827717662, -0.8086757660],
+    ]
+    lab = np.cbrt(linear @ np.array(to_cones).T) @ np.array(to_lab).T
     steps = np.linalg.norm(np.diff(lab[::15], axis=0), axis=1)
     assert steps.max() < 1.12 * steps.min()
