@@ -55,6 +55,16 @@ def test_a_caller_who_knows_the_noise_pays_for_no_more() -> None:
     assert float(residuals[1].max()) <= 1e-5
 
 
+def test_where_nothing_is_measured_nothing_is_solved() -> None:
+    """A measurement of nothing beside one of something: its estimate is zero, without a warning."""
+    masks = torch.stack([draw_mask(8, 8), torch.zeros(8, 8, dtype=torch.bool)])[:, None]
+    operator = Sense(normal(2, 8, 8, seed=2), masks)
+    y = operator.forward(normal(2, 1, 8, 8))
+    estimate = Measurement(y, operator, torch.tensor([0.1, 0.1])).estimate_linearly(0.3)
+    assert not bool(estimate[1].abs().any())
+    assert bool(estimate[0].abs().any())
+
+
 def test_what_does_not_converge_says_so() -> None:
     operator = Sense(normal(4, 16, 16, seed=2), draw_mask(16, 16), iterations=2)
     with pytest.warns(ConvergenceWarning, match="after 2 iterations"):

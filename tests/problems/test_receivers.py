@@ -6,7 +6,6 @@ from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.operators import Sense
 from bcdm.problems import DrawnProblems
-from bcdm.problems.coils import draw_birdcage
 from bcdm.problems.families import Holes, KSpace
 from bcdm.problems.receivers import Receivers
 
@@ -14,8 +13,8 @@ SIZE = (24, 32)
 MASKS = KSpace(acceleration=(2.0, 6.0), patterns=("equispaced_columns", "poisson"))
 
 
-def make_problems(nothing: float = 0.0, **changes: object) -> DrawnProblems:
-    family = Receivers(MASKS, (1, 8), **changes)
+def make_problems(nothing: float = 0.0) -> DrawnProblems:
+    family = Receivers(MASKS, (1, 8))
     return DrawnProblems((family,), SIZE, (0.01, 0.1), seed=0, nothing=nothing)
 
 
@@ -49,16 +48,6 @@ def test_nothing_is_measured_in_a_fraction_of_the_draws() -> None:
     operator, _ = make_problems(nothing=0.3).draw(range(300))
     empty = ~operator.mask.flatten(1).any(1)
     assert float(empty.float().mean()) == pytest.approx(0.3, abs=0.08)
-
-
-def test_measured_maps_are_used() -> None:
-    measured = draw_birdcage((16, 16), 4, rng=np.random.default_rng(0))
-    operator, _ = make_problems(measured=measured).draw(range(40))
-    other, _ = make_problems().draw(range(40))
-    assert not torch.equal(operator.maps[:, 0], other.maps[:, 0])
-    torch.testing.assert_close(
-        operator.maps.abs().square().sum(1), torch.ones(40, *SIZE), rtol=1e-4, atol=1e-4
-    )
 
 
 def test_refuses() -> None:

@@ -127,10 +127,12 @@ def build_method(config: settings.RunConfig, shape: tuple[int, ...]) -> Bayesian
     if parameterisation.statistic == "bridge" and config.schedule.kind != "bridge":
         raise InputError("the statistic bridge needs schedule.kind=bridge")
     images = 1 + int(recall) + parameterisation.extra_images
+    # The network sees the real and the imaginary part of a complex image as channels of their own.
+    channels = shape[0] * (2 if config.data.phase else 1)
     backbone = NCSNppConfig.of(
         network,
-        channels_in=shape[0] * images + parameterisation.extra_channels,
-        channels_out=shape[0],
+        channels_in=channels * images + parameterisation.extra_channels,
+        channels_out=channels,
         image_size=shape[-1],
     )
     seed, split = config.training.seed, network.experts_below_t

@@ -11,6 +11,7 @@ from pydantic import (
 )
 
 from bcdm.problems.families import Blocks, Blurs, Holes, KSpace
+from bcdm.problems.receivers import Receivers
 
 __all__ = [
     "BlockMeanConfig",
@@ -78,7 +79,7 @@ class NothingConfig(Settings):
     kind: Literal["nothing"]
 
 
-Member = KSpace | Holes | Blurs | Blocks
+Member = KSpace | Receivers | Holes | Blurs | Blocks
 
 
 class FamilyConfig(Settings):

@@ -31,6 +31,7 @@ from bcdm.errors import InputError
 from bcdm.methods import Parameterisation
 from bcdm.networks import Structure
 from bcdm.problems.families import Blocks, Blurs, Family, Holes, KSpace
+from bcdm.problems.receivers import Receivers
 
 __all__ = [
     "DataConfig",
@@ -43,6 +44,10 @@ __all__ = [
 
 
 Positive = Annotated[float, Field(gt=0)]
+
+
+# Settings that came later, whose default changes nothing.
+_LATER = ("count", "lesions", "contrast", "turn", "zoom", "phase")
 
 
 class DataConfig(Settings):
@@ -63,6 +68,14 @@ class DataConfig(Settings):
     shift: int = 0
     lesions: float = Field(default=0.0, ge=0, le=1)
     """The fraction of training images that get lesions; see data/lesions.py."""
+    contrast: float = Field(default=0.0, ge=0, le=1)
+    """The fraction of training images that get other grey levels."""
+    turn: float = Field(default=0.0, ge=0, le=180)
+    """Training images are turned by up to so many degrees."""
+    zoom: float = Field(default=0.0, ge=0, le=1)
+    """And scaled by a factor of up to 1 + zoom, down to its inverse."""
+    phase: bool = False
+    """Whether images become complex by a random smooth phase; value_range starts at 0 then."""
     cache: bool = True
     count: int | None = Field(default=None, gt=0)
     """Training images in `path`, for plans that are made where the images are not."""
@@ -71,7 +84,7 @@ class DataConfig(Settings):
     def _leave_out_later(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Where nothing is stated nothing is stored: settings of finished runs stay the same."""
         stored: dict[str, Any] = write(self)
-        return {k: v for k, v in stored.items() if v or k not in ("count", "lesions")}
+        return {k: v for k, v in stored.items() if v or k not in _LATER}
 
 
 @dataclass(frozen=True)
@@ -241,6 +254,7 @@ _GROUPS: dict[int | str, _Group] = {
     "gaussian_blur": BlurConfig,
     "holes": Holes,
     "k_space": KSpace,
+    "receivers": Receivers,
     "levels": LevelConfig,
     "network": NetworkConfig,
     "parameterisation": Parameterisation,

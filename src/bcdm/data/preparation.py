@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d, interpolate, pad
 
+from bcdm.data.appearance import change_contrast, turn_image
 from bcdm.data.lesions import add_lesions
+from bcdm.data.phase import draw_phase
 from bcdm.errors import InputError, ShapeError
 
 __all__ = ["Augmentation", "Preparation"]
@@ -95,18 +97,30 @@ class Augmentation:
         shift: Move by up to this many pixels along each axis; edge pixels fill the gap.
         lesions: The fraction of images that get lesions; see data/lesions.py.
         value_range: The numbers of black and white, which lesions are measured by.
+        contrast: The fraction of images that get other grey levels; see data/appearance.py.
+        turn: Turn by up to so many degrees.
+        zoom: Scale by a factor of up to 1 + zoom, and down to its inverse.
+        phase: Make images complex by a random smooth phase; see data/phase.py. Black must be 0.
     """
 
     flip: bool = False
     shift: int = 0
     lesions: float = 0.0
     value_range: tuple[float, float] = (-1.0, 1.0)
+    contrast: float = 0.0
+    turn: float = 0.0
+    zoom: float = 0.0
+    phase: bool = False
 
     def __post_init__(self) -> None:
         if self.shift < 0:
             raise InputError(f"shift {self.shift} must be 0 or more pixels")
         if not 0 <= self.lesions <= 1:
             raise InputError(f"lesions {self.lesions} is a fraction from 0 to 1")
+        if not 0 <= self.contrast <= 1 or min(self.turn, self.zoom) < 0:
+            raise InputError("contrast is a fraction from 0 to 1, turn and zoom are 0 or more")
+        if self.phase and self.value_range[0] != 0:
+            raise InputError("images with a phase need value_range from 0: black has no phase")
 
     def augment(self, image: Tensor, generator: np.random.Generator) -> Tensor:
         """Changes an image (C, H, W) as the generator's next numbers say."""
@@ -120,9 +134,15 @@ class Augmentation:
             top, left = self.shift - down, self.shift - right
             wide = pad(image[None], [self.shift] * 4, mode="replicate")[0]
             image = wide[:, top : top + height, left : left + width]
-        # Last: images without lesions are what they were before there were any.
+        # New ones come last: images without them are what they were before there were any.
         if generator.uniform() < self.lesions:
             image = add_lesions(image, self.value_range, generator)
+        if generator.uniform() < self.contrast:
+            image = change_contrast(image, self.value_range, generator)
+        image = turn_image(image, self.turn, self.zoom, generator)
+        if self.phase:
+            phase = draw_phase((image.shape[-2], image.shape[-1]), rng=generator)
+            image = torch.polar(image.clamp_min(0), phase.expand_as(image).to(image))
         return image
 
 

@@ -92,7 +92,7 @@ class Iterative(LinearOperator):
         if asked is None or not self.adaptive:
             return self.tolerance
         (enough,) = fit(x, asked)
-        return enough.reshape(-1).clamp_min(self.tolerance)
+        return enough.reshape(-1).clamp(self.tolerance, 1.0)
 
     def solve_with_report(
         self, a: Coefficient, b: Coefficient, x: Tensor

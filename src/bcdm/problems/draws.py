@@ -78,6 +78,11 @@ class DrawnProblems:
         for family in self.families:
             family.check(self.size)
 
+    @property
+    def image_dtype(self) -> torch.dtype:
+        """The numbers of the images that are measured."""
+        return self.families[0].image_dtype
+
     def draw(self, counters: Sequence[int]) -> tuple[LinearOperator, Tensor]:
         """Draws both."""
         place = [0, 0, 0, PROBLEM_STEP]

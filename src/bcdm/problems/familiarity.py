@@ -123,7 +123,8 @@ class Familiarity:
         probes = self._probes.to(image.dtype).expand(-1, channels, -1, -1) / channels**0.5
         both = torch.cat([probes, probes.roll(_SHIFT, (-2, -1))])
         rows = torch.arange(count).repeat_interleave(len(both))
-        same, images = operator.select(rows), both.repeat(count, 1, 1, 1)
+        # Of several coils, what they sample is described; their maps are judged by the data.
+        same, images = operator.select(rows).stand_in, both.repeat(count, 1, 1, 1)
         powers, parts = _measure_power(same, images, count)
         floor = powers * low * high / self.prior_std**2
         floors = floor.repeat_interleave(len(both))[:, None, None, None]
@@ -178,7 +179,7 @@ class Familiarity:
         # Nothing has no neighbours: it is told by itself, and would stretch every scale.
         problems = replace(self.problems, nothing=0.0)
         operator, _ = problems.draw(range(first, first + count))
-        image = ImageSpec((1, *self.problems.size))
+        image = ImageSpec((1, *self.problems.size), self.problems.image_dtype)
         parts = [
             self._describe(operator.select(rows), image, len(rows))
             for rows in torch.arange(count).split(_CHUNK)

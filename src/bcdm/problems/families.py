@@ -36,8 +36,13 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True)
 class Family(ABC):
-    """A set of operators with a law to draw from it; files of settings hold it, by its `kind`."""
+    """A set of operators with a law to draw from it; files of settings hold it, by its `kind`.
 
+    Attributes:
+        image_dtype: The numbers of the images that they act on.
+    """
+
+    image_dtype: ClassVar[torch.dtype] = torch.float32
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     def check(self, size: tuple[int, int]) -> None:

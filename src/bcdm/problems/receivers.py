@@ -2,34 +2,35 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from bcdm.errors import InputError
 from bcdm.operators import LinearOperator, Sense
-from bcdm.problems.coils import draw_birdcage, draw_smooth, warp_maps
+from bcdm.problems.coils import draw_birdcage, draw_smooth
 from bcdm.problems.families import Family, KSpace
 
 __all__ = ["Receivers"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Receivers(Family):
     """k-space masks seen by several coils: `Sense` operators of complex images.
 
     Args:
         masks: What is sampled.
         coils: How many, from and to, drawn log-uniformly.
-        measured: Maps that were measured, complex (K, H, W): a third of the draws are made of
-            them, warped. None: all coils are birdcages or any smooth ones.
+        kind: The name of this family in settings.
     """
+
+    image_dtype: ClassVar[torch.dtype] = torch.complex64
 
     masks: KSpace = KSpace()  # noqa: RUF009
     coils: tuple[int, int] = (1, 32)
-    measured: Tensor | None = None
+    kind: Literal["receivers"] = field(default="receivers", kw_only=True)
 
     def __post_init__(self) -> None:
         if not 1 <= self.coils[0] <= self.coils[1] <= 64:
@@ -45,12 +46,8 @@ class Receivers(Family):
         mask = self.masks.draw(size, rng).mask
         low, high = self.coils
         count = math.floor(math.exp(rng.uniform(math.log(low), math.log(high + 1))))
-        kind = rng.integers(2 if self.measured is None else 3)
-        if kind == 2 and self.measured is not None:
-            maps = warp_maps(self.measured, size, min(count, len(self.measured)), rng=rng)
-        else:
-            maps = (draw_birdcage if kind == 0 else draw_smooth)(size, count, rng=rng)
-        return Sense(maps, mask)
+        draw_maps = draw_birdcage if rng.integers(2) else draw_smooth
+        return Sense(draw_maps(size, count, rng=rng), mask)
 
     def draw_nothing(self, size: tuple[int, int]) -> Sense:
         """One coil, and no sample."""

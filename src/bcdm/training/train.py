@@ -144,7 +144,16 @@ class Trainer:
         return ImageBatches(
             self.images,
             self.preparation,
-            Augmentation(data.flip, data.shift, data.lesions, data.value_range),
+            Augmentation(
+                data.flip,
+                data.shift,
+                data.lesions,
+                data.value_range,
+                data.contrast,
+                data.turn,
+                data.zoom,
+                data.phase,
+            ),
             seed=options.seed,
             global_batch=options.batch,
             start_step=start,
@@ -222,12 +231,17 @@ class Trainer:
 
     def _validate(self, log: Log) -> None:
         if self.processes.rank == 0 and self.validation is not None:
-            images = torch.stack([
-                self.preparation(self.validation[i])
-                for i in range(min(self.config.training.validation_images, len(self.validation)))
-            ]).to(self.processes.device)  # fmt: skip
-            values = validate(self.objective, self.state.average.module, images, self.folder,
-                              self.config.data.value_range)  # fmt: skip
+            data = self.config.data
+            # Only what makes an image another kind of image; what is at random stays away.
+            kind = Augmentation(value_range=data.value_range, phase=data.phase)
+            count = min(self.config.training.validation_images, len(self.validation))
+            prepared = [
+                kind.augment(self.preparation(self.validation[i]), np.random.default_rng(i))
+                for i in range(count)
+            ]
+            images = torch.stack(prepared).to(self.processes.device)
+            network = self.state.average.module
+            values = validate(self.objective, network, images, self.folder, data.value_range)
             log.write(self.state.step, values)
             log.say(self.state.step, f"validation: one-call PSNR {values['psnr']:.2f} dB")
         self.processes.wait()

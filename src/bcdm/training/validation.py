@@ -37,15 +37,19 @@ def validate(
     values = {}
     for log_snr in torch.linspace(low, high - 4, _LEVELS, dtype=torch.float64):
         level: NoiseLevel = method.schedule.level(log_snr.expand(len(images)))
-        error = averaged.error(images, counters, level) / method.parameterisation.weigh(level).to(
-            images
-        )
+        error = averaged.error(images, counters, level)
+        error = error / method.parameterisation.weigh(level).to(error)
         values[f"RMSE at log-SNR {float(log_snr):+.0f}"] = float(error.mean().sqrt())
     operator, noise_std = objective.problems.draw(range(len(images)))
     measurement = Measurement.simulate(images, operator, noise_std, seed=objective.seed)
     mean = posterior_mean(method.condition(measurement), count=len(images))
-    values["psnr"] = float(psnr(mean, images, data_range=value_range[1] - value_range[0]).mean())
-    rows = [images, measurement.back_projection, mean]
+    # Of complex images the magnitude is judged and shown.
+    rows = [
+        part.abs() if part.is_complex() else part
+        for part in (images, measurement.back_projection, mean)
+    ]
+    span = value_range[1] - value_range[0]
+    values["psnr"] = float(psnr(rows[2], rows[0], data_range=span).mean())
     _write_picture(folder / "validation.png", rows, value_range)
     network.train(was_training)
     return values

@@ -2,7 +2,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bcdm.problems.phase import draw_phase
+from bcdm.data.phase import draw_phase
 
 
 def test_a_phase_is_a_function_of_its_generator() -> None:
