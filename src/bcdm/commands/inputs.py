@@ -1,6 +1,7 @@
 """`bcdm inspect`: what a file holds; and how a command goes through several inputs."""
 
 from collections.abc import Callable
+from math import degrees, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,7 @@ def inspect(inputs: tuple[Path, ...], mask: Path | None, key: str | None) -> Non
 
 
 def _describe(scan: "Scan") -> list[tuple[str, str]]:
+    from bcdm.noise import find_phase
     from bcdm.reconstruction.fitting import estimate_noise
 
     slices, channels, rows, columns = scan.data.shape
@@ -66,6 +68,10 @@ def _describe(scan: "Scan") -> list[tuple[str, str]]:
         lines.append(("noise level", f"{error} in the units of the file, from {noise.source}"))
     except InputError as error:
         lines.append(("noise level", f"not estimated: {error}"))
+    angle = find_phase(scan.data, scan.mask) if scan.kind == "k-space" else None
+    if angle is not None:
+        varies = "varies over the image" if isnan(angle) else f"{degrees(angle):.1f} degrees"
+        lines.append(("phase", f"{varies}, and no model of complex images exists yet"))
     size = f"{float(abs(scan.data).min()):.4g} to {float(abs(scan.data).max()):.4g}"
     lines.append(("magnitude", f"{size} in the units of the file"))
     return [*lines, *((name, str(value)) for name, value in scan.facts.items())]
