@@ -256,10 +256,17 @@ def _open_store(
         raise InputError(f"{path} holds samples of another run: choose another -o, or remove it")
     with replacing(path) as partial:
         store = zarr.create_array(
-            partial, shape=shape, chunks=(1, 1, *model.shape), dtype="float32",
-            attributes={"id": provenance["id"], "provenance": provenance, "done": {},
-                        "size": list(fitted.scan.size)},
-        )  # fmt: skip
+            partial,
+            shape=shape,
+            chunks=(1, 1, *model.shape),
+            dtype="float32",
+            attributes={
+                "id": provenance["id"],
+                "provenance": provenance,
+                "done": {},
+                "size": list(fitted.scan.size),
+            },
+        )
     return zarr.open_array(path, mode="r+")
 
 

@@ -136,10 +136,13 @@ def _check_sample(folder: Path, stored: dict[str, Any], model: Model) -> list[Ve
     with np.load(folder / "measurement.npz", allow_pickle=False) as file:
         y, std = file["y"], float(file["noise_std"])
     verdicts = [
-        Verdict("operator", hash_operator(operator) == stored["operator"]["sha256"],
-                type(operator).__name__),
+        Verdict(
+            "operator",
+            hash_operator(operator) == stored["operator"]["sha256"],
+            type(operator).__name__,
+        ),
         Verdict("measurement", hash_array(y) == stored["measurement"]["sha256"], str(y.shape)),
-    ]  # fmt: skip
+    ]
     if not all(one.right for one in verdicts):
         return verdicts
     settings = stored["settings"]
@@ -162,8 +165,11 @@ def _check_sample(folder: Path, stored: dict[str, Any], model: Model) -> list[Ve
     kept = np.asarray(zarr.open_array(folder / "samples.zarr", mode="r")[0, 0])
     away = float(np.abs(drawn - kept).max())
     where = "the same to the bit" if away == 0 else f"the same up to {away:.1e}"
-    here = {"bcdm": __version__, "torch": str(torch.__version__),
-            "threads": torch.get_num_threads()}  # fmt: skip
+    here = {
+        "bcdm": __version__,
+        "torch": str(torch.__version__),
+        "threads": torch.get_num_threads(),
+    }
     if any(stored["made by"][name] != value for name, value in here.items()):
         where += "; made by other versions or numbers of threads"
     return [*verdicts, Verdict("first sample, drawn again", away <= TOLERANCE, where)]
