@@ -66,7 +66,7 @@ def test_parts_of_another_kind(folder: Path, part: str, value: object) -> None:
     content[part] = value
     (folder / "config.json").write_text(json.dumps(content))
     if (part, value) not in [("name", "x"), ("facts", {})]:  # what they may be
-        refuse(folder, "incomplete|no shape|damaged")
+        refuse(folder, "incomplete|no shape|damaged|cannot be used")
 
 
 @pytest.mark.parametrize(
