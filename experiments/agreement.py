@@ -47,10 +47,13 @@ def pick(records: Sequence[dict[str, Any]], calls: int | None) -> list[dict[str,
     found = [
         one
         for one in records
-        if one["interval"] and one["case"].get("samples") and one["case"].get("estimate")
+        if one["interval"]
+        and one["case"].get("samples")
+        and one["case"].get("estimate")
         # Perceptual distances need a file of weights.
-        and one["name"] != "LPIPS" and calls in (None, one["case"]["calls"])
-    ]  # fmt: skip
+        and one["name"] != "LPIPS"
+        and calls in (None, one["case"]["calls"])
+    ]
     if not found:
         raise InputError("no such numbers of an evaluation among these records")
     return found

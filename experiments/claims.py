@@ -177,8 +177,11 @@ def _judge_best_in_all(r: Results) -> Judgement:
         f"{three[PAPER]}, best others {psnr} {r.psnr(psnr):.2f} / {ssim} {r.ssim(ssim):.1f} / "
         f"{frechet} {r.frechet(frechet):.0f}; ours {three[OURS]}"
     )
-    held = [r.psnr(PAPER) > r.psnr(psnr), r.ssim(PAPER) > r.ssim(ssim),
-            r.frechet(PAPER) < r.frechet(frechet)]  # fmt: skip
+    held = [
+        r.psnr(PAPER) > r.psnr(psnr),
+        r.ssim(PAPER) > r.ssim(ssim),
+        r.frechet(PAPER) < r.frechet(frechet),
+    ]
     return held, words
 
 
@@ -224,10 +227,12 @@ def _judge_denoising(r: Results) -> Judgement:
 @_register
 def _judge_cost(tasks: Mapping[str, Results]) -> Judgement:
     costs = {
-        name: [tasks[t].get(name, "seconds per sample") / tasks[t].get(DUAL, "seconds per sample")
-               for t in FOUR]
+        name: [
+            tasks[t].get(name, "seconds per sample") / tasks[t].get(DUAL, "seconds per sample")
+            for t in FOUR
+        ]
         for name in (PAPER, OURS)
-    }  # fmt: skip
+    }
     listed = {name: ", ".join(f"{cost:.1f}" for cost in found) for name, found in costs.items()}
     low, high = COSTS
     held = [low <= cost <= high for cost in costs[PAPER]]
@@ -256,7 +261,9 @@ def _judge_significant(tasks: Mapping[str, Results]) -> Judgement:
         if name != OURS
     }
     unclear = {who: p for who, p in chances.items() if p is None or p >= SIGNIFICANT}
-    listed = ", ".join(f"{n} ({t}, p = {p})" if p is None else f"{n} ({t}, p = {p:.2f})"
-                       for (n, t), p in unclear.items())  # fmt: skip
+    listed = ", ".join(
+        f"{n} ({t}, p = {p})" if p is None else f"{n} ({t}, p = {p:.2f})"
+        for (n, t), p in unclear.items()
+    )
     held = [who not in unclear for who in chances]
     return held, f"against ours, all but {listed}" if unclear else "against ours"

@@ -53,8 +53,9 @@ def magnitude(denoiser: Denoiser, abar: float, side: int = 121) -> Tensor:
     """The score's magnitude over the plane at one noise level, (side, side)."""
     axis = torch.linspace(-EDGE, EDGE, side, dtype=torch.float64)
     x_t = torch.cartesian_prod(axis, axis)
-    level = NoiseLevel(*(torch.tensor([value], dtype=torch.float64).sqrt()
-                         for value in (abar, 1 - abar)))  # fmt: skip
+    level = NoiseLevel(
+        *(torch.tensor([value], dtype=torch.float64).sqrt() for value in (abar, 1 - abar))
+    )
     score = to_score(denoiser(x_t, level), x_t, level)
     return score.norm(dim=1).reshape(side, side).mT
 
@@ -102,8 +103,12 @@ def _draw_fields(figure: "Figure", fields: dict[str, Denoiser]) -> None:
         for axis, abar in zip(row, ABAR, strict=True):
             image = axis.imshow(
                 magnitude(denoiser, abar).clamp_min(1e-2).log10().numpy(),
-                origin="lower", extent=(-EDGE, EDGE, -EDGE, EDGE), cmap="viridis", vmin=-1, vmax=3,
-            )  # fmt: skip
+                origin="lower",
+                extent=(-EDGE, EDGE, -EDGE, EDGE),
+                cmap="viridis",
+                vmin=-1,
+                vmax=3,
+            )
     for axis, abar in zip(axes[0], ABAR, strict=True):
         axis.set_title(f"$\\bar\\alpha_t = {abar}$")
     bar = figure.colorbar(image, ax=axes, location="bottom", shrink=0.6, aspect=40)
@@ -125,10 +130,13 @@ def _draw_samples(
         else:
             bound, few = method.condition(measurement), "20" in name
             points = sample(
-                bound, DPMSolver() if few else Ancestral(), seed=seed, indices=range(COUNT),
+                bound,
+                DPMSolver() if few else Ancestral(),
+                seed=seed,
+                indices=range(COUNT),
                 grid=bound.schedule.grid(20) if few else bound.schedule.time_grid(1000),
                 progress=False,
-            )  # fmt: skip
+            )
         _scatter(axis, prior, points, name)
     figure.suptitle(
         f"{COUNT} samples each; circles: the 12 possible images; line: $y = -4$", fontsize=11

@@ -48,8 +48,9 @@ def _fill(page: Path, sections: Mapping[str, str]) -> str:
     for name, section in sections.items():
         start, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
         if text.count(start) != 1 or text.count(end) != 1:
-            raise InputError(f"{page} has no place for {name}: put {start.strip()} and "
-                             f"{end.strip()} around it")  # fmt: skip
+            raise InputError(
+                f"{page} has no place for {name}: put {start.strip()} and {end.strip()} around it"
+            )
         before, _, rest = text.partition(start)
         text = before + start + section + end + rest.partition(end)[2]
     return text
@@ -87,9 +88,11 @@ def _make_beside(tasks: Mapping[str, Results], tables: Mapping[str, Any]) -> str
         printed, found = [], []
         for task, results in tasks.items():
             numbers = tables[task]["methods"].get(name)
-            printed.append("" if numbers is None else
-                           f"{numbers['psnr'][0]:.2f} / {numbers['ssim'][0]:.1f} / "
-                           f"{numbers['fid']:.2f}")  # fmt: skip
+            printed.append(
+                ""
+                if numbers is None
+                else f"{numbers['psnr'][0]:.2f} / {numbers['ssim'][0]:.1f} / {numbers['fid']:.2f}"
+            )
             found.append(_list_three(results, PAPER if name == "BCDM" else name, task))
         rows += [[f"{name}, paper", *printed], [f"{name}, here", *found]]
     rows.append(["our default", *(_list_three(found, OURS, task) for task, found in tasks.items())])
@@ -114,9 +117,12 @@ def _make_overview(tasks: Mapping[str, Results]) -> str:
         cells = []
         for results in tasks.values():
             shown = "noisy" if name == "LS" and "noisy" in results.methods else name
-            cells.append("" if shown not in results.methods else
-                         f"{results.get(shown, 'PSNR, average'):.2f}; "
-                         f"{1000 * results.get(shown, 'CRPS, samples'):.1f}")  # fmt: skip
+            cells.append(
+                ""
+                if shown not in results.methods
+                else f"{results.get(shown, 'PSNR, average'):.2f}; "
+                f"{1000 * results.get(shown, 'CRPS, samples'):.1f}"
+            )
         rows.append([label.get(name, name), *cells])
     covered, squares = [], []
     for results in tasks.values():
@@ -141,8 +147,11 @@ def _make_asked(tasks: Mapping[str, Results]) -> str:
             if record["name"].startswith("coverage"):
                 scale, unit = 100, " points"
             interval = record["interval"]
-            between = "" if interval is None else " [{:.2f}, {:.2f}]".format(
-                *(scale * value for value in interval))  # fmt: skip
+            between = (
+                ""
+                if interval is None
+                else " [{:.2f}, {:.2f}]".format(*(scale * value for value in interval))
+            )
             cell = (
                 f"{_say([record['holds']])}: {scale * record['value']:+.2f}{unit}{between}, "
                 f"{record['case']['other']}"
@@ -150,13 +159,22 @@ def _make_asked(tasks: Mapping[str, Results]) -> str:
             cells = rows.setdefault(record["name"], [])
             cells.extend([""] * (place + 1 - len(cells)))
             cells[place] = f"{cells[place]}; {cell}" if cells[place] else cell
-    labels = {"CRPS behind the best other": "CRPS x 1000 behind the best other, wanted at most 0",
-              "averaged PSNR behind the best other (dB)":
-                  "averaged PSNR behind the best other, wanted at most .1",
-              "coverage's distance behind the best other":
-                  "how much farther from 80 % coverage is than that of the best other, wanted 0",
-              "averaged PSNR over a guided method (dB)":
-                  "averaged PSNR over a guided method, wanted above 0"}  # fmt: skip
+    wanted = {
+        "CRPS behind the best other": ("CRPS x 1000 behind the best other", "at most 0"),
+        "averaged PSNR behind the best other (dB)": (
+            "averaged PSNR behind the best other",
+            "at most .1",
+        ),
+        "coverage's distance behind the best other": (
+            "how much farther from 80 % coverage is than that of the best other",
+            "0",
+        ),
+        "averaged PSNR over a guided method (dB)": (
+            "averaged PSNR over a guided method",
+            "above 0",
+        ),
+    }
+    labels = {name: ", wanted ".join(words) for name, words in wanted.items()}
     body = [
         [labels[name], *cells, *[""] * (len(tasks) - len(cells))] for name, cells in rows.items()
     ]

@@ -106,8 +106,9 @@ def make_page(records: Sequence[Record], keys: Sequence[str], columns: Sequence[
     for record in records:
         if record.required is not None:
             case = ", ".join(str(record.case[key]) for key in record.case if key != "operator")
-            interval = "" if record.interval is None else " [{:.4g}, {:.4g}]".format(
-                *record.interval)  # fmt: skip
+            interval = (
+                "" if record.interval is None else " [{:.4g}, {:.4g}]".format(*record.interval)
+            )
             number = "none" if record.value is None else f"{record.value:.4g}"
             verdict = "holds" if record.holds else "MISSED"
             where = f" ({case})" if case else ""

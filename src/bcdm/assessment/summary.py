@@ -35,22 +35,29 @@ def summarise(
     """One record a number, with its interval over subjects; then what the experiments require."""
     data = model.config.data
     base: dict[str, object] = {
-        "model": model.config.name, "data": data.path, "split": options.split, "images": count,
-    }  # fmt: skip
+        "model": model.config.name,
+        "data": data.path,
+        "split": options.split,
+        "images": count,
+    }
     if options.operator is not None:
         base["operator"] = options.operator
     if options.noise_std is not None:
         base["noise_std"] = options.noise_std
     whole: dict[str, object] = {
-        "samples": options.samples, "calls": options.calls, "churn": options.churn,
+        "samples": options.samples,
+        "calls": options.calls,
+        "churn": options.churn,
         "precision": options.precision,
-    }  # fmt: skip
+    }
     effort: dict[str, dict[str, object]] = {
-        "zero-filled": {}, "Wiener": {}, "truth": {},
+        "zero-filled": {},
+        "Wiener": {},
+        "truth": {},
         "one-call mean": {"samples": 0, "calls": 1, "precision": options.precision},
         "sample mean": whole | {"samples": min(options.samples, options.mean_samples)},
         "single sample": whole | {"samples": 1},
-    }  # fmt: skip
+    }
     conventions: dict[str, dict[str, object]] = {
         "PSNR": {"data range": data.value_range[1] - data.value_range[0]},
         "SSIM": {"convention": describe_ssim("wang")},

@@ -58,11 +58,15 @@ def run(
     if FEW in calls and many_calls > FEW:
         for metric, estimate in (("CRPS", "samples"), ("coverage 90%", "all pixels")):
             few, many = (
-                next(row.value for row in rows
-                     if row.name == metric and row.case["estimate"] == estimate
-                     and row.case["calls"] == count)
+                next(
+                    row.value
+                    for row in rows
+                    if row.name == metric
+                    and row.case["estimate"] == estimate
+                    and row.case["calls"] == count
+                )
                 for count in (FEW, many_calls)
-            )  # fmt: skip
+            )
             assert few is not None
             assert many is not None
             case: dict[str, object] = {"metric": metric, "few": FEW, "many": many_calls}
@@ -91,8 +95,13 @@ def _compare_cost(
     paper = build_method(config, model.shape)
     grid = model.method.schedule.time_grid(PAPER_STEPS)[:5]
     theirs = partial(sample, paper.condition(measurement), Ancestral(), grid=grid, progress=False)
-    ours = partial(sample, model.method.condition(measurement), DPMSolver(options.churn),
-                   steps=FEW, progress=False)  # fmt: skip
+    ours = partial(
+        sample,
+        model.method.condition(measurement),
+        DPMSolver(options.churn),
+        steps=FEW,
+        progress=False,
+    )
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     with torch.no_grad():
@@ -100,7 +109,8 @@ def _compare_cost(
     torch.set_num_threads(threads)
     ratio = median(ratios) * PAPER_STEPS / len(grid)
     case: dict[str, object] = {
-        "ours": f"{FEW} calls", "paper": f"{PAPER_STEPS} steps x {PAPER_ITERATIONS} iterations",
+        "ours": f"{FEW} calls",
+        "paper": f"{PAPER_STEPS} steps x {PAPER_ITERATIONS} iterations",
         "threads": 1,
-    }  # fmt: skip
+    }
     return record("time of the paper's recipe / ours", case, ratio)

@@ -24,16 +24,36 @@ __all__ = ["Case", "list_cases"]
 
 # Name, file, the label that tells its images apart and its value, whether it must be noticed.
 OTHERS = (
-    ("T2-weighted brains (openMS)", "brain_openms_raw/openms_raw_axial256.npz",
-     "contrast", "T2W", True),
-    ("FLAIR brains (openMS)", "brain_openms_raw/openms_raw_axial256.npz",
-     "contrast", "FLAIR", True),
-    ("T2-weighted brains (IXI)", "brain_ixi_native_samples/ixi_native_t1_t2.npz",
-     "contrast", "T2", True),
+    (
+        "T2-weighted brains (openMS)",
+        "brain_openms_raw/openms_raw_axial256.npz",
+        "contrast",
+        "T2W",
+        True,
+    ),
+    (
+        "FLAIR brains (openMS)",
+        "brain_openms_raw/openms_raw_axial256.npz",
+        "contrast",
+        "FLAIR",
+        True,
+    ),
+    (
+        "T2-weighted brains (IXI)",
+        "brain_ixi_native_samples/ixi_native_t1_t2.npz",
+        "contrast",
+        "T2",
+        True,
+    ),
     ("faces", "faces_public_domain/faces64.npz", "split", "test", True),
-    ("T1-weighted brains of another scanner (openMS)",
-     "brain_openms_raw/openms_raw_axial256.npz", "contrast", "T1W", False),
-)  # fmt: skip
+    (
+        "T1-weighted brains of another scanner (openMS)",
+        "brain_openms_raw/openms_raw_axial256.npz",
+        "contrast",
+        "T1W",
+        False,
+    ),
+)
 STRIPES = 0.05
 SPOT_RADIUS = 2
 
@@ -71,8 +91,12 @@ def list_cases(model: Model, data: Path | None, limit: int, seed: int) -> Iterat
     yield Case("nothing", "right", partial(_measure, model, many, seed), subjects)
     few, whose = _load_test(model, data, limit)
     measure = partial(_measure, model, few, seed + 1)
-    yield Case("nothing, scale taken from the data", "right",
-               lambda: _forget_scale(model, measure()), whose)  # fmt: skip
+    yield Case(
+        "nothing, scale taken from the data",
+        "right",
+        lambda: _forget_scale(model, measure()),
+        whose,
+    )
     for factor, words in ((2.0, "twice"), (0.5, "half")):
         make = partial(_misstate, model, few, seed + 1, factor)
         yield Case(f"noise is {words} what is stated", "wrong", make, whose)
@@ -202,9 +226,12 @@ def _forget_scale(model: Model, measured: Measurement) -> Measurement:
     mask = operator.mask.numpy() != 0
     size = (model.shape[-2], model.shape[-1])
     parts = [
-        fit_scan(Scan(Path("scan.npz"), "npz", "k-space", one[None].numpy(), mask, None, size, {}),
-                 model, noise_std=std).measure(0)
+        fit_scan(
+            Scan(Path("scan.npz"), "npz", "k-space", one[None].numpy(), mask, None, size, {}),
+            model,
+            noise_std=std,
+        ).measure(0)
         for one in raw
-    ]  # fmt: skip
+    ]
     stds = torch.cat([one.std for one in parts])
     return Measurement(torch.cat([one.y for one in parts]), operator, stds)

@@ -157,8 +157,16 @@ def _judge_bounds(settings: Comparison, record: Callable[..., Record]) -> list[R
     verdicts = judge.judge(Measurement(operator.forward(blank), operator, std))
     alarms = np.array([not verdict.familiar for verdict in verdicts], float)
     case: dict[str, object] = {"model": settings.model, "draws": settings.draws}
-    rows = [record("false alarms of an unfamiliar problem", case, float(alarms.mean()), "",
-                   bootstrap(alarms), "<= 0.05")]  # fmt: skip
+    rows = [
+        record(
+            "false alarms of an unfamiliar problem",
+            case,
+            float(alarms.mean()),
+            "",
+            bootstrap(alarms),
+            "<= 0.05",
+        )
+    ]
     for name, foreign in settings.foreign.items():
         outside = build_operator(parse_operator(foreign.operator), judge.problems.size)
         measurement = Measurement(outside.forward(blank[:1]), outside, foreign.noise_std)
@@ -234,9 +242,20 @@ def _compare(
     behind = special["PSNR, sample mean"] - mine["PSNR, sample mean"]
     ratio = float(mine["CRPS, samples"].mean() / special["CRPS, samples"].mean())
     return [
-        record("PSNR behind the specialist", where, float(behind.mean()), "dB",
-               bootstrap(behind, groups=groups), "<= 0.3"),
-        record("CRPS over the specialist's", where, ratio, "",
-               bootstrap(mine["CRPS, samples"], special["CRPS, samples"], groups=groups),
-               "<= 1.05"),
-    ]  # fmt: skip
+        record(
+            "PSNR behind the specialist",
+            where,
+            float(behind.mean()),
+            "dB",
+            bootstrap(behind, groups=groups),
+            "<= 0.3",
+        ),
+        record(
+            "CRPS over the specialist's",
+            where,
+            ratio,
+            "",
+            bootstrap(mine["CRPS, samples"], special["CRPS, samples"], groups=groups),
+            "<= 1.05",
+        ),
+    ]

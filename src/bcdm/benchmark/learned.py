@@ -111,10 +111,12 @@ def train(steps: int, *, seed: int = 0, report: Callable[[str], None] = print) -
     method = Bayesian(network, schedule, Parameterisation(prior_std=1.0))
     levels = LevelSampling(schedule, mean=1.0, std=3.0, end=0.05)
     objective = Objective(method, RandomMatrices(seed), levels, seed)
-    optimizer = torch.optim.Adam([
-        {"params": network.layers.parameters(), "base": RATE},
-        {"params": [network.points, network.weights, network.log_blur], "base": POINTS_RATE},
-    ])  # fmt: skip
+    optimizer = torch.optim.Adam(
+        [
+            {"params": network.layers.parameters(), "base": RATE},
+            {"params": [network.points, network.weights, network.log_blur], "base": POINTS_RATE},
+        ]
+    )
     state = TrainingState(network, optimizer)
     for step in range(steps):
         x = prior.sample(BATCH, seed=10_000_000 + step)
@@ -143,21 +145,36 @@ def run(
         instances = load_instances(DIMENSION, count)[:-TUNING][: 2 if smoke else None]
         targets, floor = draw_exact(make_prior(DIMENSION), instances)
         for calls in CALLS:
-            values = np.array([
-                measure(_sample(method, one, calls, k), target)
-                for k, (one, target) in enumerate(zip(instances, targets, strict=True))
-            ])  # fmt: skip
-            case = {"d/dy": f"{DIMENSION}/{count}", "method": "BCDM, learned for the family",
-                    "calls": calls, "instances": len(values), "samples": SAMPLES}  # fmt: skip
+            values = np.array(
+                [
+                    measure(_sample(method, one, calls, k), target)
+                    for k, (one, target) in enumerate(zip(instances, targets, strict=True))
+                ]
+            )
+            case = {
+                "d/dy": f"{DIMENSION}/{count}",
+                "method": "BCDM, learned for the family",
+                "calls": calls,
+                "instances": len(values),
+                "samples": SAMPLES,
+            }
             required = LIMIT if calls == 20 and not smoke else None
             ratio = float(values.mean() / floor.mean())
-            rows.append(record("sliced W1 / floor", case, ratio,
-                               interval=bootstrap(values, floor), required=required))  # fmt: skip
+            rows.append(
+                record(
+                    "sliced W1 / floor",
+                    case,
+                    ratio,
+                    interval=bootstrap(values, floor),
+                    required=required,
+                )
+            )
             report(f"learned mixture {case['d/dy']}, {calls} calls: {ratio:.2f} x floor")
     return rows
 
 
 def _sample(method: Bayesian, instance: Instance, calls: int, seed: int) -> Tensor:
     posterior = method.condition(instance.measurement)
-    return sample(posterior, DPMSolver(), steps=calls, seed=seed, indices=range(SAMPLES),
-                  progress=False)  # fmt: skip
+    return sample(
+        posterior, DPMSolver(), steps=calls, seed=seed, indices=range(SAMPLES), progress=False
+    )

@@ -157,15 +157,27 @@ def _run_case(
     best = np.inf
 
     def add(method: str, calls: int, values: np.ndarray, note: dict[str, object]) -> None:
-        case = {"d/dy": f"{dimension}/{measured}", "method": method, "calls": calls,
-                "instances": len(values), "samples": SAMPLES} | note  # fmt: skip
+        case = {
+            "d/dy": f"{dimension}/{measured}",
+            "method": method,
+            "calls": calls,
+            "instances": len(values),
+            "samples": SAMPLES,
+        } | note
         ratio = values.mean() / floor.mean()
         required = REQUIRED.get((method, calls))
         if method in BASELINES:
             required = f"> {best:.4g}"
         rows.append(record("sliced W1", case, values.mean(), interval=bootstrap(values)))
-        rows.append(record("sliced W1 / floor", case, ratio, interval=bootstrap(values, floor),
-                           required=required))  # fmt: skip
+        rows.append(
+            record(
+                "sliced W1 / floor",
+                case,
+                ratio,
+                interval=bootstrap(values, floor),
+                required=required,
+            )
+        )
         report(f"mixture {case['d/dy']} {method} {calls}: {values.mean():.3f}, {ratio:.2f} x floor")
 
     add("floor", 0, floor, {})
@@ -182,8 +194,13 @@ def _run_case(
         schedule, solver, weight = bench.tune(build, WEIGHTS[name], tuning)
         guided = build(bench.denoise(schedule), weight)
         values = bench.score(guided, SOLVERS[solver], BASELINE_CALLS, scored, targets)
-        note = {"weight": weight, "grid": WEIGHTS[name], "solver": solver, "schedule": schedule,
-                "sample sets": 1}  # fmt: skip
+        note = {
+            "weight": weight,
+            "grid": WEIGHTS[name],
+            "solver": solver,
+            "schedule": schedule,
+            "sample sets": 1,
+        }
         add(name, BASELINE_CALLS, values, note)
     return rows
 
@@ -211,14 +228,27 @@ class _Bench:
     ) -> np.ndarray:
         """Sliced W1 of each instance, a mean over independent sample sets."""
         bound = [method.condition(one.measurement) for one in instances]
-        return np.array([
-            np.mean([
-                measure(sample(denoiser, sampler, steps=calls, seed=100 * r + k,
-                                 indices=range(samples), progress=False), target)
-                for r in range(repeats)
-            ])
-            for k, (denoiser, target) in enumerate(zip(bound, targets, strict=True))
-        ])  # fmt: skip
+        return np.array(
+            [
+                np.mean(
+                    [
+                        measure(
+                            sample(
+                                denoiser,
+                                sampler,
+                                steps=calls,
+                                seed=100 * r + k,
+                                indices=range(samples),
+                                progress=False,
+                            ),
+                            target,
+                        )
+                        for r in range(repeats)
+                    ]
+                )
+                for k, (denoiser, target) in enumerate(zip(bound, targets, strict=True))
+            ]
+        )
 
     def tune(
         self,
@@ -235,8 +265,9 @@ class _Bench:
         def cost(choice: tuple[str, str, float]) -> float:
             schedule, solver, weight = choice
             method = build(self.denoise(schedule), weight)
-            distances = self.score(method, SOLVERS[solver], BASELINE_CALLS, instances, targets,
-                                   samples=TUNING_SAMPLES)  # fmt: skip
+            distances = self.score(
+                method, SOLVERS[solver], BASELINE_CALLS, instances, targets, samples=TUNING_SAMPLES
+            )
             return float(np.nan_to_num(distances.mean(), nan=np.inf))
 
         return min(product(SCHEDULES, SOLVERS, weights), key=cost)
@@ -249,11 +280,17 @@ def draw_exact(
     exact = [prior.condition(one.measurement) for one in instances]
     # Every instance has seeds of its own: with shared ones the floor's error would not average out.
     targets = [posterior.sample(EXACT, seed=1000 + k) for k, posterior in enumerate(exact)]
-    floor = np.array([
-        np.mean([measure(posterior.sample(SAMPLES, seed=2000 + 100 * r + k), target)
-                 for r in range(REPEATS)])
-        for k, (posterior, target) in enumerate(zip(exact, targets, strict=True))
-    ])  # fmt: skip
+    floor = np.array(
+        [
+            np.mean(
+                [
+                    measure(posterior.sample(SAMPLES, seed=2000 + 100 * r + k), target)
+                    for r in range(REPEATS)
+                ]
+            )
+            for k, (posterior, target) in enumerate(zip(exact, targets, strict=True))
+        ]
+    )
     return targets, floor
 
 

@@ -73,8 +73,12 @@ def run(
                     for number, images in enumerate(groups)
                 ]
                 kind = "one" if count == 1 else f"{count} together"
-                case = {"images": kind, "measured": measured, "noise_std": level,
-                        "measurements": len(errors)}  # fmt: skip
+                case = {
+                    "images": kind,
+                    "measured": measured,
+                    "noise_std": level,
+                    "measurements": len(errors),
+                }
                 rows += _summarise(errors, case, record)
             report(f"noise: {count} images, {measured}")
     return rows

@@ -123,10 +123,11 @@ def _measure_steps(record: Callable[..., Record], rounds: int) -> list[Record]:
     times = interleave(lambda: network(x, log_snr, None), candidates, rounds)
     case = {"image": "3x64x64", "parameters": parameters, "threads": 1}
     return [
-        record("step / bare network", {"step": name} | case, required=STEP_LIMIT,
-               **_summarise(ratios))
+        record(
+            "step / bare network", {"step": name} | case, required=STEP_LIMIT, **_summarise(ratios)
+        )
         for name, ratios in times.items()
-    ]  # fmt: skip
+    ]
 
 
 def _draw(noise: SeededNoise, image: ImageSpec, number: int) -> Tensor:
@@ -154,8 +155,9 @@ def _measure_solves(record: Callable[..., Record], rounds: int) -> list[Record]:
         for library, ratios in times.items():
             case = {"operator": name, "library": library, "image": "4x1x256x256", "threads": 1}
             required = SOLVE_LIMIT if library == "bcdm" else None
-            rows.append(record("solve / bare FFT pair", case, required=required,
-                               **_summarise(ratios)))  # fmt: skip
+            rows.append(
+                record("solve / bare FFT pair", case, required=required, **_summarise(ratios))
+            )
     return rows
 
 
@@ -178,15 +180,20 @@ class _Pictures:
 
 def _measure_training(record: Callable[..., Record], rounds: int) -> list[Record]:
     """A whole training step (data, noise, statistic, clipping, average) over the bare loop."""
-    config = parse_config({
-        "name": "overhead",
-        "data": {"path": "", "channels": 3, "flip": True},
-        "operator": {"kind": "fourier_mask", "acceleration": 8},
-        "noise_std": 0.02,
-        "network": {key: value for key, value in asdict(NETWORK).items()
-                    if key not in ("channels_in", "channels_out", "image_size")},
-        "training": {"steps": 1000, "batch": 8},
-    })  # fmt: skip
+    config = parse_config(
+        {
+            "name": "overhead",
+            "data": {"path": "", "channels": 3, "flip": True},
+            "operator": {"kind": "fourier_mask", "acceleration": 8},
+            "noise_std": 0.02,
+            "network": {
+                key: value
+                for key, value in asdict(NETWORK).items()
+                if key not in ("channels_in", "channels_out", "image_size")
+            },
+            "training": {"steps": 1000, "batch": 8},
+        }
+    )
     generator = torch.Generator().manual_seed(0)
     pixels = torch.randint(0, 256, (64, 3, 64, 64), generator=generator).float()
     with tempfile.TemporaryDirectory() as folder:

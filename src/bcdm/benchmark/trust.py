@@ -85,8 +85,13 @@ def _run(
     if calibration is None:
         raise InputError(f"{name} has no calibration: run bcdm calibrate first")
     record = partial(Record, seed=seed, command=command)
-    facts = {"calls": calls, "seed": seed, "precision": precision, "hashes": model.facts["hashes"],
-             "calibration": calibration.to_plain()}  # fmt: skip
+    facts = {
+        "calls": calls,
+        "seed": seed,
+        "precision": precision,
+        "hashes": model.facts["hashes"],
+        "calibration": calibration.to_plain(),
+    }
     keep = partial(_keep, work, model.config.name, report)
     rows = [_check_exact(record, seed, 40 if limit < 20 else 200)]
     for case in list_cases(model, data, limit, seed):
@@ -127,8 +132,9 @@ def _judge(model: Model, calibration: Calibration, case: Case, calls: int, seed:
     laws: list[Tensor] = []
     for start in range(0, len(whole.y), BATCH):
         part = whole.select(torch.arange(start, min(start + BATCH, len(whole.y))))
-        posterior = reconstruct(model, part, samples=1, calls=calls, seed=seed + start,
-                                progress=False)  # fmt: skip
+        posterior = reconstruct(
+            model, part, samples=1, calls=calls, seed=seed + start, progress=False
+        )
         lights += [card.light for card in posterior.trust]
         scores = find_scores(model, part, calibration.looks, posterior.preview, posterior.samples)
         for row in scores:
@@ -155,8 +161,9 @@ def _check_exact(record: Callable[..., Record], seed: int, count: int) -> Record
     p_values = []
     for k in range(count):
         one = measurement.select(torch.tensor([k]))
-        drawn = sample(method.condition(one), DPMSolver(1.0), steps=50, seed=seed, indices=[k],
-                       progress=False)  # fmt: skip
+        drawn = sample(
+            method.condition(one), DPMSolver(1.0), steps=50, seed=seed, indices=[k], progress=False
+        )
         p_values.append(chi_square_of(one, drawn)[1])
     case = {"of": "samples of an exact posterior", "measurements": count}
     name = "KS p-value of chi-square p-values"
@@ -171,9 +178,14 @@ def _check_laws(
     where: dict[str, object] = {"of": "samples of the model", "measurements": count}
     rows = [
         record(name, where, ks_uniformity(torch.from_numpy(found["p"])), required=UNIFORM),
-        record("chi-square per degree of freedom", where, float(found["chi-square"].mean()), "",
-               bootstrap(found["chi-square"], groups=case.subjects)),
-    ]  # fmt: skip
+        record(
+            "chi-square per degree of freedom",
+            where,
+            float(found["chi-square"].mean()),
+            "",
+            bootstrap(found["chi-square"], groups=case.subjects),
+        ),
+    ]
     # Slices of one subject are alike, and the test takes independent values.
     names, rng = np.array(case.subjects), np.random.default_rng(0)
     choice = [int(rng.choice(np.flatnonzero(names == name))) for name in np.unique(names)]
@@ -197,9 +209,11 @@ def _count(found: Numbers, case: Case, record: Callable[..., Record]) -> Record:
     }
     red = round(float((found["light"] == "red").mean()), 3)
     where: dict[str, object] = {
-        "wrong": case.name, "images": count, "red": red,
+        "wrong": case.name,
+        "images": count,
+        "red": red,
         "by": {name: share for name, share in loudest.items() if share},
-    }  # fmt: skip
+    }
     if case.kind == "right":
         interval = bootstrap(flagged.astype(float), groups=case.subjects)
         return record("false alarms", where, rate, "", interval, ALARMS)

@@ -72,8 +72,10 @@ def train_for(
             budget = Budget(minutes, seconds, max(1, round(60 * minutes / seconds)))
         write_budget(timed, "budget", budget)
     elif given is not None and given.steps != budget.steps:
-        raise InputError(f"{folder} was trained for {budget.steps} steps, not {given.steps}: "
-                         "remove it, or take another --work")  # fmt: skip
+        raise InputError(
+            f"{folder} was trained for {budget.steps} steps, not {given.steps}: "
+            "remove it, or take another --work"
+        )
     report(f"{folder.name}: {budget.steps} steps of {budget.seconds:.2f} s")
     each = max(1, budget.steps // 8)
     changes = [*changes, f"training.steps={budget.steps}", f"training.validate_every={each}"]

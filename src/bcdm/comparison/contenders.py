@@ -52,8 +52,20 @@ class ContenderConfig(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    kind: Literal["least_squares", "total_variation", "mean", "network", "bridge",
-                  "denoising", "dps", "dmps", "pigdm", "diffpir", "ddrm", "mmps"]  # fmt: skip
+    kind: Literal[
+        "least_squares",
+        "total_variation",
+        "mean",
+        "network",
+        "bridge",
+        "denoising",
+        "dps",
+        "dmps",
+        "pigdm",
+        "diffpir",
+        "ddrm",
+        "mmps",
+    ]
     network: str | None = None
     weight: tuple[float, ...] = (1.0,)
     churn: tuple[float | None, ...] = (1.0,)

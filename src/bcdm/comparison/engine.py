@@ -218,8 +218,18 @@ def _describe(
     task: Task, config: ContenderConfig, models: Mapping[str, Model], data: Path | None = None
 ) -> list[object]:
     """All that an outcome depends on."""
-    kept = {"operator", "noise_std", "samples", "images", "few_images", "tune_images",
-            "tune_samples", "seed", "batch", "precision"}  # fmt: skip
+    kept = {
+        "operator",
+        "noise_std",
+        "samples",
+        "images",
+        "few_images",
+        "tune_images",
+        "tune_samples",
+        "seed",
+        "batch",
+        "precision",
+    }
     hashes = {name: model.facts["hashes"] for name, model in models.items()}
     used = hashes.get(config.network or "")
     tested = hashes[task.methods[task.ours].network or next(iter(hashes))]["settings"]

@@ -47,8 +47,12 @@ def draw_curves(
         unit = 1.0 if seconds is None else seconds[name] / 60
         places = [row["step"] * unit for row in found]
         # There are ten colours.
-        style = {"label": name, "marker": ".", "color": f"C{number % 10}",
-                 "linestyle": ("-", "--", ":")[number // 10 % 3]}  # fmt: skip
+        style = {
+            "label": name,
+            "marker": ".",
+            "color": f"C{number % 10}",
+            "linestyle": ("-", "--", ":")[number // 10 % 3],
+        }
         near = [row["psnr"] if row["psnr"] > best - _SHOWN else math.nan for row in found]
         if not all(map(math.isnan, near)):  # else it would stretch the axis, unseen
             axes[0].plot(places, near, **style)

@@ -60,9 +60,17 @@ def run(
     frechet = measure_frechet(outcomes, {name: f(tested.images) for name, f in makers.items()})
     guided = [name for name in GUIDED if name in outcomes]
     title = path.parent.name if path.stem == "task" else path.stem
-    records = make_records(title, outcomes, frechet, task.ours, subjects=tested.subjects,
-                           beaten=task.beaten, guided=guided, seed=task.seed,
-                           command=command)  # fmt: skip
+    records = make_records(
+        title,
+        outcomes,
+        frechet,
+        task.ours,
+        subjects=tested.subjects,
+        beaten=task.beaten,
+        guided=guided,
+        seed=task.seed,
+        command=command,
+    )
     compared = (outcomes, frechet, task.ours, tested.subjects)
     (out / "table.md").write_text(make_markdown(*compared))
     (out / "table.tex").write_text(make_latex(*compared, task.figure))

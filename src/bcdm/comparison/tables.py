@@ -140,9 +140,16 @@ def _require(
     away = {name: abs(value - 0.8) for name, value in share(covered).items()}
     if others := [name for name in away if name != ours]:  # that give samples
         best = min(others, key=lambda name: away[name])
-        rows.append(record("coverage's distance behind the best other",
-                           {"task": task, "other": best}, away[ours] - away[best], "", None,
-                           "<= 0"))  # fmt: skip
+        rows.append(
+            record(
+                "coverage's distance behind the best other",
+                {"task": task, "other": best},
+                away[ours] - away[best],
+                "",
+                None,
+                "<= 0",
+            )
+        )
     return rows + [
         judge("averaged PSNR over a guided method (dB)", name, average, 1, "> 0") for name in guided
     ]

@@ -139,9 +139,16 @@ def _read(path: Path, depth: int = 6) -> dict[str, Any]:
 
 def scale_down(task: Task) -> Task:
     """The same with tiny networks, few images and few calls: does everything run?"""
-    tiny = ("network.width=8", "network.multipliers=[1, 2]", "network.blocks=1",
-            "network.attention=[]", "training.steps=4", "training.warmup=1",
-            "training.validation_images=2", "training.checkpoint_every=4")  # fmt: skip
+    tiny = (
+        "network.width=8",
+        "network.multipliers=[1, 2]",
+        "network.blocks=1",
+        "network.attention=[]",
+        "training.steps=4",
+        "training.warmup=1",
+        "training.validation_images=2",
+        "training.checkpoint_every=4",
+    )
     methods = {
         name: method.model_copy(update={"calls": min(method.calls, 3), "few": False})
         for name, method in task.methods.items()
@@ -150,7 +157,16 @@ def scale_down(task: Task) -> Task:
         name: tuple(change for change in changes if not change.startswith(_MINUTES))
         for name, changes in task.networks.items()
     }
-    small = {"minutes": 0.02, "set": (*task.set, *tiny), "networks": networks, "methods": methods,
-             "samples": 3, "images": 3, "few_images": 3, "tune_images": 2, "tune_samples": 2,
-             "batch": 4}  # fmt: skip
+    small = {
+        "minutes": 0.02,
+        "set": (*task.set, *tiny),
+        "networks": networks,
+        "methods": methods,
+        "samples": 3,
+        "images": 3,
+        "few_images": 3,
+        "tune_images": 2,
+        "tune_samples": 2,
+        "batch": 4,
+    }
     return task.model_copy(update=small)

@@ -80,9 +80,9 @@ class TotalVariation:
         u = torch.zeros_like(back)
         for _ in range(self.iterations):
             x = operator.solve(self.penalty, 1.0, back + self.penalty * (z - u))
-            z = torch.stack([
-                _smooth(one, weight) for one, weight in zip(x + u, weights, strict=True)
-            ])  # fmt: skip
+            z = torch.stack(
+                [_smooth(one, weight) for one, weight in zip(x + u, weights, strict=True)]
+            )
             u = u + x - z
         return PointEstimate(z)
 

@@ -90,5 +90,11 @@ class Reconstructor(nn.Module):
         return Measurement(self.gain * data + operator.forward(blank), operator, level)
 
     def _draw(self, measurement: Measurement) -> Posterior:
-        return reconstruct(self.model, measurement, samples=max(1, self.samples), calls=self.calls,
-                           seed=self.seed, progress=False)  # fmt: skip
+        return reconstruct(
+            self.model,
+            measurement,
+            samples=max(1, self.samples),
+            calls=self.calls,
+            seed=self.seed,
+            progress=False,
+        )

@@ -169,8 +169,13 @@ class Trainer:
         for group in optimizer.param_groups:
             group["lr"] = options.learning_rate * self._rate(self.state.step)
         optimizer.zero_grad(set_to_none=True)
-        parts = list(zip(images.chunk(options.accumulation), counters.chunk(options.accumulation),
-                         strict=True))  # fmt: skip
+        parts = list(
+            zip(
+                images.chunk(options.accumulation),
+                counters.chunk(options.accumulation),
+                strict=True,
+            )
+        )
         total = torch.zeros((), device=self.processes.device)
         for number, (part, count) in enumerate(parts):
             last = number == len(parts) - 1
