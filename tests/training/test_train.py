@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
+from PIL import Image
 from torch import Tensor
 
 from bcdm.checkpoint.settings import parse_config
 from bcdm.data import ArrayFile
-from bcdm.training.train import Processes, Trainer
+from bcdm.training.train import Processes, Trainer, open_processes
 
 RATE = 2e-3
 Make = Callable[..., Trainer]
@@ -124,13 +126,107 @@ def test_the_average_forgets_its_start_and_keeps_what_is_set(make_trainer: Make)
         assert float(average[0]) == pytest.approx(expected, rel=1e-5)
 
 
-def test_dropout_is_a_function_of_seed_and_step(make_trainer: Make) -> None:
-    """The same whatever was drawn before, and another in each step and for each seed."""
+def test_dropout_is_a_function_of_seed_step_and_part(make_trainer: Make) -> None:
+    """The same whatever was drawn before, and another for each; the global generator is kept."""
+
+    def list_seeds(**training: int) -> list[int]:
+        trainer = make_trainer(dropout=0.5, accumulation=2, **training)
+        seeds: list[int] = []
+        trainer.state.network.register_forward_pre_hook(
+            lambda *_: seeds.append(torch.initial_seed())
+        )
+        before = torch.get_rng_state()
+        trainer.run()
+        assert torch.equal(torch.get_rng_state(), before)
+        return seeds
+
     torch.manual_seed(1)
-    one = watch(make_trainer(dropout=0.5, steps=2))
+    one = list_seeds(steps=2)
     torch.manual_seed(2)
-    before = torch.get_rng_state()
-    same = watch(make_trainer(dropout=0.5, steps=2))
-    assert torch.equal(torch.get_rng_state(), before)
-    for (_, a), (_, b) in zip(one, same, strict=True):
-        assert torch.equal(a, b)
+    assert list_seeds(steps=2) == one
+    assert len({*one, *list_seeds(steps=2, seed=9)}) == 8
+
+
+def test_without_dropout_the_global_generator_is_left_alone(make_trainer: Make) -> None:
+    trainer = make_trainer(steps=1)
+    torch.manual_seed(123)
+    seeds: list[int] = []
+    trainer.state.network.register_forward_pre_hook(lambda *_: seeds.append(torch.initial_seed()))
+    trainer.run()
+    assert {*seeds} == {123}
+
+
+def read_log(trainer: Trainer, name: str) -> list[int]:
+    rows = map(json.loads, (trainer.folder / "log.jsonl").read_text().splitlines())
+    return [row["step"] for row in rows if name in row]
+
+
+@pytest.mark.parametrize(("every", "due"), [(1, [1, 2, 3, 4, 5]), (2, [2, 4, 5]), (9, [5])])
+def test_what_is_due_is_done_and_the_last_step_always(
+    make_trainer: Make, every: int, due: list[int]
+) -> None:
+    """Losses, validations and checkpoints; validation takes as many images as are asked for."""
+    cadence = {"log_every": every, "validate_every": every, "checkpoint_every": every, "keep": 9}
+    trainer = make_trainer(steps=5, validation_images=3, **cadence)
+    trainer.validation = trainer.images
+    assert trainer.run()
+    assert read_log(trainer, "loss") == due
+    assert read_log(trainer, "psnr") == due
+    assert [int(path.name[5:]) for path in trainer.checkpoints.list()] == due
+    with Image.open(trainer.folder / "validation.png") as shown:
+        assert shown.size == (3 * 8, 3 * 8)
+    # Once it is done, it is done.
+    assert not trainer.run()
+    assert read_log(trainer, "loss") == due
+
+
+def test_half_precision_is_close_and_not_the_same(make_trainer: Make) -> None:
+    ((_, whole),) = watch(make_trainer(steps=1, clip=1e9))
+    ((_, half),) = watch(make_trainer(steps=1, clip=1e9, precision="bfloat16"))
+    assert half.dtype == whole.dtype
+    assert 1e-5 < float((half - whole).norm() / whole.norm()) < 0.1
+
+
+def test_one_process_joins_nobody(monkeypatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with open_processes() as processes:
+        assert (processes.rank, processes.world) == (0, 1)
+        # Nobody to wait for.
+        processes.wait()
+    assert not dist.is_initialized()
+
+
+def test_several_processes_join_and_leave(make_trainer: Make, monkeypatch) -> None:
+    """Whether or not the work between ends well; what each has is summed up and shared out."""
+    said: list[str] = []
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setattr(dist, "init_process_group", lambda kind: said.append(f"join by {kind}"))
+    monkeypatch.setattr(dist, "get_rank", lambda: 2)
+    monkeypatch.setattr(dist, "barrier", lambda: said.append("wait"))
+    monkeypatch.setattr(dist, "destroy_process_group", lambda: said.append("leave"))
+    monkeypatch.setattr(dist, "all_reduce", lambda loss: loss.mul_(6))
+    trainer = make_trainer(steps=1)
+
+    def work() -> None:
+        with open_processes() as processes:
+            assert (processes.rank, processes.world) == (2, 4)
+            processes.wait()
+            trainer.processes = processes
+            assert trainer._average_over_processes(torch.tensor(2.0)) == 3.0
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        work()
+    assert said == [f"join by {'nccl' if torch.cuda.is_available() else 'gloo'}", "wait", "leave"]
+
+
+def test_each_of_two_processes_has_its_half_of_a_batch(make_trainer: Make) -> None:
+    trainer = make_trainer(steps=2)
+    whole = [batch.counters.tolist() for batch in trainer.make_batches(0)]
+    parts = []
+    for rank in range(2):
+        trainer.processes = Processes(rank, 2)
+        parts.append([batch.counters.tolist() for batch in trainer.make_batches(0)])
+    assert [sorted(a + b) for a, b in zip(*parts, strict=True)] == [sorted(w) for w in whole]
+    trainer.processes = Processes()
+    assert [batch.counters.tolist() for batch in trainer.make_batches(1)] == whole[1:]
