@@ -265,6 +265,24 @@ def test_stated_calls_are_the_calls_made(name: str) -> None:
         assert counting.calls == sampler.calls(steps)
 
 
+@pytest.mark.parametrize(
+    ("batch_size", "sizes"), [(None, {7}), (1, {1}), (3, {3}), (7, {7}), (9, {9})]
+)
+def test_batches_are_as_large_as_asked(batch_size: int | None, sizes: set[int]) -> None:
+    """The last one is filled up, and cut afterwards."""
+    seen: set[int] = set()
+
+    class Watching(Counting):
+        def __call__(self, x_t: Tensor, level: NoiseLevel) -> Tensor:
+            seen.add(len(x_t))
+            return super().__call__(x_t, level)
+
+    watching = Watching(ExactDenoiser(gaussian(), VP()))
+    drawn = sample(watching, DPMSolver(), steps=2, indices=range(7), batch_size=batch_size)
+    assert seen == sizes
+    assert len(drawn) == 7
+
+
 def test_progress_can_be_shown_and_hidden(capsys) -> None:
     denoiser = ExactDenoiser(gaussian(), VP())
     sample(denoiser, DPMSolver(), steps=3, progress=False)
