@@ -299,6 +299,8 @@ def test_a_function_gives_the_statistics_of_its_matrix(noise_std: float) -> None
     iterated = Measurement(dense.y, function, noise_std)
     away = iterated.estimate_linearly(0.7) - dense.estimate_linearly(0.7)
     assert float(away.square().flatten(1).mean(1).sqrt().max()) < 0.01 * 0.7
+    alone = iterated.select(torch.tensor([0])).estimate_linearly(0.7)
+    torch.testing.assert_close(alone, iterated.estimate_linearly(0.7)[:1])
     for level in levels(VP()):
         x_t = noised(gaussian().sample(3, seed=4), level)
         unknown = 0.7 * float(level.sigma) / float((0.49 * level.alpha**2 + level.sigma**2).sqrt())

@@ -147,3 +147,8 @@ def test_exact_samples_are_a_function_of_their_seed() -> None:
     one, same, other = (mixture(False).sample(5, seed=seed) for seed in (1, 1, 2))
     assert torch.equal(one, same)
     assert not torch.equal(one, other)
+    unit = GaussianMixture.gaussian(torch.zeros(3).double(), torch.eye(3).double())
+    drawn = unit.sample(5, seed=1)
+    # In the precision of the prior.
+    assert drawn.dtype == torch.float64
+    assert not torch.equal(drawn, drawn.float().double())

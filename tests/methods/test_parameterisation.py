@@ -9,6 +9,7 @@ from bcdm.diffusion import VE, VP, Bridge, NoiseLevel, Schedule
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.methods import Parameterisation
+from bcdm.methods.view import Scales
 from bcdm.operators import PixelMask
 
 S = 0.7
@@ -97,3 +98,8 @@ def test_the_channels_that_are_promised_come(
     ).extra
     expected = images * 3 * (2 if number.is_complex else 1) + channels
     assert (0 if extra is None else extra.shape[1]) == expected
+
+
+def test_settings_that_are_left_out() -> None:
+    assert Parameterisation() == Parameterisation("wiener", "residual", 0.01, 0.5, 0.0, 0.0, False)
+    assert Parameterisation(prior_std=0.3).scales == Scales(0.3) == Scales(0.3, 0.0)

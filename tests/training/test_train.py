@@ -25,10 +25,10 @@ def make_trainer(tmp_path: Path) -> Make:
     images = np.random.default_rng(0).integers(0, 255, (16, 8, 8), np.uint8)
     np.save(tmp_path / "images.npy", images)
 
-    def make(dropout: float = 0.0, **training: object) -> Trainer:
+    def make(dropout: float = 0.0, shift: int = 0, **training: object) -> Trainer:
         config = parse_config({
             "name": "tiny",
-            "data": {"path": str(tmp_path / "images.npy"), "channels": 1},
+            "data": {"path": str(tmp_path / "images.npy"), "channels": 1, "shift": shift},
             "operator": {"kind": "identity"},
             "noise_std": 0.1,
             "network": {"width": 4, "multipliers": [1], "blocks": 1, "attention": [],
@@ -230,3 +230,23 @@ def test_each_of_two_processes_has_its_half_of_a_batch(make_trainer: Make) -> No
     assert [sorted(a + b) for a, b in zip(*parts, strict=True)] == [sorted(w) for w in whole]
     trainer.processes = Processes()
     assert [batch.counters.tolist() for batch in trainer.make_batches(1)] == whole[1:]
+
+
+def test_images_are_moved_as_the_settings_say(make_trainer: Make) -> None:
+    plain, moved = (make_trainer(steps=1, shift=shift) for shift in (0, 2))
+    ((still,), (shifted,)) = (list(trainer.make_batches(0)) for trainer in (plain, moved))
+    prepared = {tuple(plain.preparation(plain.images[k]).flatten().tolist()) for k in range(16)}
+    assert {tuple(image.flatten().tolist()) for image in still.images} <= prepared
+    assert not {tuple(image.flatten().tolist()) for image in shifted.images} <= prepared
+
+
+def test_all_processes_wait_for_a_validation(make_trainer: Make) -> None:
+    class Waiting(Processes):
+        def wait(self) -> None:
+            waits.append(self.rank)
+
+    waits: list[int] = []
+    trainer = make_trainer(steps=2, validate_every=1)
+    trainer.processes = Waiting()
+    trainer.run()
+    assert waits == [0, 0]
