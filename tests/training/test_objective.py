@@ -136,3 +136,14 @@ def test_levels_of_another_seed_are_others() -> None:
     drawn = [LevelSampling(VP()).draw(seed, torch.arange(8)).log_snr for seed in (0, 1)]
     assert float((drawn[0] - drawn[1]).abs().max()) > 0.1
     assert isinstance(LevelSampling(VP()).draw(0, torch.arange(3)), NoiseLevel)
+
+
+def test_levels_are_those_of_earlier_versions() -> None:
+    """So that a run goes on as it was begun; late counters are spread as the first ones are."""
+    drawn = LevelSampling(VP()).draw(0, torch.arange(4)).log_snr.tolist()
+    assert drawn == pytest.approx([-0.131875, -6.044207, 2.664415, -1.805435], abs=1e-5)
+    late = LevelSampling(VP(), end=0.0).draw(7, torch.arange(10**9, 10**9 + 32)).log_snr
+    assert len(late.unique()) == 32
+    assert float(LevelSampling(VP()).draw(7, torch.tensor([10**9])).log_snr) == pytest.approx(
+        3.063405, abs=1e-5
+    )

@@ -250,3 +250,8 @@ def test_all_processes_wait_for_a_validation(make_trainer: Make) -> None:
     trainer.processes = Waiting()
     trainer.run()
     assert waits == [0, 0]
+
+
+def test_the_optimiser_is_the_one_of_the_settings(make_trainer: Make) -> None:
+    (group,) = make_trainer(betas=(0.5, 0.75)).state.optimizer.param_groups
+    assert tuple(group["betas"]) == (0.5, 0.75)
