@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw", "make_problem"]
+__all__ = ["make_problem", "plot"]
 
 ABAR = (0.9, 0.5, 0.1, 0.01)
 EDGE = 8.0
@@ -60,7 +60,7 @@ def magnitude(denoiser: Denoiser, abar: float, side: int = 121) -> Tensor:
     return score.norm(dim=1).reshape(side, side).mT
 
 
-def draw(out: Path, *, seed: int = 0) -> Path:
+def plot(out: Path, *, seed: int = 0) -> Path:
     """Writes figure.png into `out` and returns its path."""
     import matplotlib
 
@@ -79,7 +79,7 @@ def draw(out: Path, *, seed: int = 0) -> Path:
     }
     figure: Figure = plt.figure(figsize=(15, 6.1), layout="constrained")
     left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=[1, 1.02])[0]
-    _draw_fields(left, fields)
+    _plot_fields(left, fields)
     methods: dict[str, Method | None] = {
         "exact posterior": None,
         "BCDM, 20 calls": bayesian,
@@ -88,7 +88,7 @@ def draw(out: Path, *, seed: int = 0) -> Path:
         "DMPS, 1000 calls": DMPS(unconditional),
         "PiGDM, 1000 calls": PiGDM(unconditional),
     }
-    _draw_samples(right, prior, measurement, methods, seed)
+    _plot_samples(right, prior, measurement, methods, seed)
     out.mkdir(parents=True, exist_ok=True)
     path = out / "figure.png"
     figure.savefig(path, dpi=80)
@@ -96,7 +96,7 @@ def draw(out: Path, *, seed: int = 0) -> Path:
     return path
 
 
-def _draw_fields(figure: "Figure", fields: dict[str, Denoiser]) -> None:
+def _plot_fields(figure: "Figure", fields: dict[str, Denoiser]) -> None:
     axes = figure.subplots(len(fields), len(ABAR), sharex=True, sharey=True)
     for row, (name, denoiser) in zip(axes, fields.items(), strict=True):
         row[0].set_ylabel(name)
@@ -115,7 +115,7 @@ def _draw_fields(figure: "Figure", fields: dict[str, Denoiser]) -> None:
     bar.set_label("$\\log_{10}$ magnitude of the score")
 
 
-def _draw_samples(
+def _plot_samples(
     figure: "Figure",
     prior: GaussianMixture,
     measurement: Measurement,
@@ -167,4 +167,4 @@ def _scatter(axis: "Axes", prior: GaussianMixture, points: Tensor, name: str) ->
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"wrote {draw(Path(sys.argv[1]), seed=0)}\n")
+    sys.stdout.write(f"wrote {plot(Path(sys.argv[1]), seed=0)}\n")

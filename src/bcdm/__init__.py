@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bcdm.diffusion import sample as sample
     from bcdm.measurement import Measurement as Measurement
     from bcdm.reconstruction import reconstruct as reconstruct
-    from bcdm.report.posteriors import draw_posterior as draw_posterior
+    from bcdm.report.posteriors import plot_posterior as plot_posterior
     from bcdm.report.posteriors import report_posterior as report_posterior
     from bcdm.training.run import train as train
 
@@ -28,7 +28,7 @@ _HOME = {
     "Measurement": "bcdm.measurement",
     "VE": "bcdm.diffusion",
     "VP": "bcdm.diffusion",
-    "draw_posterior": "bcdm.report.posteriors",
+    "plot_posterior": "bcdm.report.posteriors",
     "load": "bcdm.checkpoint",
     "posterior_mean": "bcdm.diffusion",
     "reconstruct": "bcdm.reconstruction",

@@ -9,9 +9,9 @@ from bcdm.comparison.engine import Outcome
 from bcdm.comparison.tables import (
     SHARED,
     compare_pairs,
+    compute_frechet,
     make_markdown,
     make_records,
-    measure_frechet,
 )
 from bcdm.evaluation import frechet_distance
 
@@ -59,7 +59,7 @@ def test_frechet_distances_are_of_the_same_images() -> None:
     chosen = np.linspace(0, 11, 6).round().astype(int)
     all_of_them = outcome(np.zeros(12), FID=features)
     few_of_them = outcome(np.zeros(6), FID=features[chosen])
-    found = measure_frechet(
+    found = compute_frechet(
         {"all": all_of_them, "few": few_of_them}, {"FID": torch.from_numpy(truth)}
     )
     expected = frechet_distance(torch.from_numpy(features[chosen]), torch.from_numpy(truth))

@@ -18,7 +18,7 @@ from bcdm.diffusion import DPMSolver, posterior_mean, sample
 from bcdm.evaluation import tarp
 from bcdm.measurement import Measurement
 from bcdm.problems import OneProblem
-from bcdm.report.panels import draw_panels
+from bcdm.report.panels import plot_panels
 
 __all__ = ["run", "score"]
 
@@ -50,7 +50,7 @@ def run(
     subjects = [str(source.subjects[i]) for i in chosen] if source.subjects is not None else None
     records = summarise(scores, curve, model, options, command, len(chosen), subjects)
     if options.figure is not None:
-        _draw(scores, model, options.figure)
+        _plot(scores, model, options.figure)
         report(f"wrote {options.figure}")
     if options.card:
         write_card(find_model(name), records, command)
@@ -136,8 +136,8 @@ def _keep_for_figure(
         scores.shown.setdefault(name, []).append(images[:1].cpu())
 
 
-def _draw(scores: Scores, model: Model, path: Path) -> None:
+def _plot(scores: Scores, model: Model, path: Path) -> None:
     """One image of each of the first batches, so that rows come from different subjects."""
     columns = {name: torch.cat(images)[:SHOWN] for name, images in scores.shown.items()}
     sizes = {name: columns.pop(name) for name in ("std", "|error|")}
-    draw_panels(path, columns, sizes, value_range=model.config.data.value_range)
+    plot_panels(path, columns, sizes, value_range=model.config.data.value_range)

@@ -21,9 +21,9 @@ from bcdm.benchmark.mixture import (
     TUNING,
     Instance,
     draw_exact,
+    find_distance,
     load_instances,
     make_prior,
-    measure,
 )
 from bcdm.diffusion import VP, DPMSolver, sample
 from bcdm.methods import Bayesian, Parameterisation
@@ -147,7 +147,7 @@ def run(
         for calls in CALLS:
             values = np.array(
                 [
-                    measure(_sample(method, one, calls, k), target)
+                    find_distance(_sample(method, one, calls, k), target)
                     for k, (one, target) in enumerate(zip(instances, targets, strict=True))
                 ]
             )

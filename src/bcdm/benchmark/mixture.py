@@ -27,10 +27,10 @@ from bcdm.operators import Dense
 __all__ = [
     "Instance",
     "draw_exact",
+    "find_distance",
     "load_instances",
     "make_instances",
     "make_prior",
-    "measure",
     "run",
 ]
 
@@ -232,7 +232,7 @@ class _Bench:
             [
                 np.mean(
                     [
-                        measure(
+                        find_distance(
                             sample(
                                 denoiser,
                                 sampler,
@@ -284,7 +284,7 @@ def draw_exact(
         [
             np.mean(
                 [
-                    measure(posterior.sample(SAMPLES, seed=2000 + 100 * r + k), target)
+                    find_distance(posterior.sample(SAMPLES, seed=2000 + 100 * r + k), target)
                     for r in range(REPEATS)
                 ]
             )
@@ -294,7 +294,7 @@ def draw_exact(
     return targets, floor
 
 
-def measure(drawn: Tensor, target: Tensor) -> float:
+def find_distance(drawn: Tensor, target: Tensor) -> float:
     """Sliced W1 in the original units."""
     # A guided chain may diverge; infinity keeps it out of every choice and comparison.
     if not bool(drawn.isfinite().all()):

@@ -78,7 +78,7 @@ def study(
 )
 def curves(logs: tuple[Path, ...], out: Path) -> None:
     """Draw what trainings learnt over their steps; LOGS are their log.jsonl files."""
-    from bcdm.comparison.learning import draw_curves, name_log
+    from bcdm.comparison.learning import name_log, plot_curves
 
-    draw_curves(out, {name_log(log): log for log in logs})
+    plot_curves(out, {name_log(log): log for log in logs})
     say(f"wrote {out}")

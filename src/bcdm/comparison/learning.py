@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bcdm.errors import InputError
 
-__all__ = ["draw_curves", "name_log"]
+__all__ = ["name_log", "plot_curves"]
 
 _ERROR = "RMSE at log-SNR "
 _SHOWN = 6.0  # dB below the best that curves are drawn
@@ -18,7 +18,7 @@ def name_log(path: Path) -> str:
     return path.parent.name if path.name == "log.jsonl" else path.name.removesuffix(".log.jsonl")
 
 
-def draw_curves(
+def plot_curves(
     path: Path, logs: Mapping[str, Path], seconds: Mapping[str, float] | None = None
 ) -> None:
     """One-call PSNR on validation images over training, and the error per noise level at the end.

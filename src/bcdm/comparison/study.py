@@ -14,11 +14,11 @@ from bcdm.comparison.engine import (
     find_images,
     run_task,
 )
-from bcdm.comparison.learning import draw_curves
-from bcdm.comparison.tables import make_latex, make_markdown, make_records, measure_frechet
+from bcdm.comparison.learning import plot_curves
+from bcdm.comparison.tables import compute_frechet, make_latex, make_markdown, make_records
 from bcdm.comparison.task import load_task, scale_down
 from bcdm.errors import InputError
-from bcdm.report.panels import draw_comparison
+from bcdm.report.panels import plot_comparison
 
 __all__ = ["find_task", "run"]
 
@@ -57,7 +57,7 @@ def run(
     tested = find_images(task, models, data, task.images, "test")
     value_range = next(iter(models.values())).config.data.value_range
     makers = open_features(open_lpips(task.lpips, data), task.fid, data, value_range)
-    frechet = measure_frechet(outcomes, {name: f(tested.images) for name, f in makers.items()})
+    frechet = compute_frechet(outcomes, {name: f(tested.images) for name, f in makers.items()})
     guided = [name for name in GUIDED if name in outcomes]
     title = path.parent.name if path.stem == "task" else path.stem
     records = make_records(
@@ -77,9 +77,9 @@ def run(
     budgets = {name: read_budget(out / BUDGETS, name) for name in models}
     seconds = {name: budget.seconds for name, budget in budgets.items() if budget is not None}
     logs = {name: out / "logs" / f"{name}.jsonl" for name in models}
-    draw_curves(out / "curves.png", logs, seconds)
+    plot_curves(out / "curves.png", logs, seconds)
     columns = {name: outcomes[name].shown for name in task.figure}
     shown = tested.images[choose_shown(task, len(tested.images))].numpy()
-    draw_comparison(out / "panel.png", shown, columns, value_range=value_range)
+    plot_comparison(out / "panel.png", shown, columns, value_range=value_range)
     write_records(out / "results.json", records)
     return records

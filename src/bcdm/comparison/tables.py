@@ -34,7 +34,7 @@ ROWS = (
 )
 
 
-def measure_frechet(
+def compute_frechet(
     outcomes: Mapping[str, Outcome], reference: Mapping[str, Tensor]
 ) -> dict[str, dict[str, float]]:
     """Of each method's single samples to the test images, by distance (of its features) and method.

@@ -158,7 +158,7 @@ class Posterior:
             samples: How many to show.
             truth: The images behind the data, (B, C, H, W), if the measurement was simulated.
         """
-        bcdm.draw_posterior(self, path, number=number, samples=samples, truth=truth)
+        bcdm.plot_posterior(self, path, number=number, samples=samples, truth=truth)
 
     def split(self) -> "list[Posterior]":
         """One posterior for each measurement of the batch."""

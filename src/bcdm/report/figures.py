@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from bcdm.errors import InputError
 from bcdm.files import replacing
 
-__all__ = ["draw_figure"]
+__all__ = ["plot_figure"]
 
 _ENDINGS = (".pdf", ".png", ".svg")
 _SIDE = 1.5  # inches of a panel
 _WIDEST = 5  # panels in a row
 
 
-def draw_figure(
+def plot_figure(
     path: str | Path,
     images: Mapping[str, NDArray[Any]],
     deviations: Mapping[str, NDArray[Any]],
@@ -56,14 +56,14 @@ def draw_figure(
             axes = part.subplots(count, columns, squeeze=False).ravel()
             for axis in axes:
                 axis.set_axis_off()
-            _draw(part, axes, panels, scale, colours, unit)
+            _plot(part, axes, panels, scale, colours, unit)
         path.parent.mkdir(parents=True, exist_ok=True)
         dated = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
         with replacing(path) as partial:
             figure.savefig(partial, dpi=200, metadata=dated.get(path.suffix.lower()))
 
 
-def _draw(
+def _plot(
     figure: Any,
     axes: Any,
     panels: Mapping[str, NDArray[Any]],

@@ -15,7 +15,7 @@ from bcdm import __version__
 from bcdm.files import write_text
 from bcdm.report.content import Check, Curve, Judgement, Light, Report, Slice, Trust
 from bcdm.report.curves import lay_out
-from bcdm.report.pictures import draw_deviation_scale
+from bcdm.report.pictures import plot_deviation_scale
 from bcdm.report.slices import (
     Section,
     find_largest_deviation,
@@ -72,7 +72,7 @@ def render_report(report: Report) -> str:
         settings={"window": [float(end) for end in report.window], "unit": report.unit},
         style=read_markup("report.css"),
         dark_style=read_markup("dark.css"),
-        deviation_scale=draw_deviation_scale(),
+        deviation_scale=plot_deviation_scale(),
         script=script,
         script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
@@ -82,11 +82,11 @@ def _lay_out(report: Report) -> list[Section]:
     """All slices, with as many samples of each as the page has room for."""
     largest = find_largest_deviation(report)
     sections = [lay_out_slice(report, one, largest) for one in report.slices]
-    fixed = sum(_measure(one) for one in sections)
+    fixed = sum(_count(one) for one in sections)
     return leave_out_samples(sections, LIMIT - _REST - fixed)
 
 
-def _measure(section: Section) -> int:
+def _count(section: Section) -> int:
     """The characters of a slice in the page without its samples, about."""
     pictures = sum(panel.size for panel in section.panels if "samples" not in panel.kind)
     return pictures + len(json.dumps(section.packed)) + _WORDS_OF_SLICE

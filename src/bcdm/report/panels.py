@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["draw_comparison", "draw_panels"]
+__all__ = ["plot_comparison", "plot_panels"]
 
 _INSET = 0.45  # its side, of the image's
 
 
-def draw_panels(
+def plot_panels(
     path: Path,
     images: dict[str, Tensor],
     deviations: dict[str, Tensor],
@@ -68,7 +68,7 @@ def draw_panels(
     plt.close(figure)
 
 
-def draw_comparison(
+def plot_comparison(
     path: Path,
     reference: np.ndarray,
     columns: Mapping[str, tuple[np.ndarray, np.ndarray]],
@@ -104,7 +104,7 @@ def draw_comparison(
         axes[row, 0].set_ylabel("average" if averaged else "single", fontsize=8)
         for column, name in enumerate(names):
             images = reference if column == 0 else columns[name][averaged]
-            _draw_zoomed(axes[row, column], images[number], box, value_range)
+            _plot_zoomed(axes[row, column], images[number], box, value_range)
             if row == 0:
                 axes[row, column].set_title(name, fontsize=8)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -127,7 +127,7 @@ def _find_hardest(reference: np.ndarray, averages: Sequence[np.ndarray]) -> tupl
     return int(top), int(left), side
 
 
-def _draw_zoomed(
+def _plot_zoomed(
     axis: Any, image: np.ndarray, box: tuple[int, int, int], value_range: tuple[float, float]
 ) -> None:
     """An image, its part in the box enlarged over the lower right quarter."""

@@ -13,10 +13,10 @@ from bcdm.report.content import Array
 __all__ = [
     "arrange",
     "deviation_scale",
-    "draw_deviation_scale",
     "encode_png",
     "pack_values",
     "picture",
+    "plot_deviation_scale",
     "scale_to_bytes",
 ]
 
@@ -60,7 +60,7 @@ def deviation_scale(levels: int = 256) -> Bytes:
     return scale
 
 
-def draw_deviation_scale() -> str:
+def plot_deviation_scale() -> str:
     """The scale itself as the address of a picture, one pixel high."""
     return picture(np.arange(256, dtype=np.uint8)[None], deviation_scale())
 

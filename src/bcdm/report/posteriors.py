@@ -17,13 +17,13 @@ from bcdm.reconstruction.units import Units
 from bcdm.report.content import Gap, Interval, Quality, Report, Slice
 from bcdm.report.diagnostics import make_coverage, make_residuals
 from bcdm.report.facts import Facts, describe_posterior
-from bcdm.report.figures import draw_figure
+from bcdm.report.figures import plot_figure
 from bcdm.report.html import write_report
 from bcdm.report.pictures import arrange
 from bcdm.report.sketches import sketch
 from bcdm.trust import Trust, join
 
-__all__ = ["draw_posterior", "make_report", "report_posterior"]
+__all__ = ["make_report", "plot_posterior", "report_posterior"]
 
 LEVEL = 0.8
 SSIM_SIDE = 11  # pixels that the window of Wang et al. needs
@@ -96,7 +96,7 @@ def report_posterior(
     write_report(Path(path), make_report(posterior.split(), posterior.trust, truth=truth))
 
 
-def draw_posterior(
+def plot_posterior(
     posterior: Posterior,
     path: str | Path,
     *,
@@ -116,7 +116,7 @@ def draw_posterior(
     if truth is not None:
         images = {"reference": truth[number]} | images
         sizes["error of the mean"] = (mean - truth[number]).abs().mean(0)
-    draw_figure(
+    plot_figure(
         path,
         {name: arrange(image.cpu().float().numpy()) for name, image in images.items()},
         {name: size.cpu().float().numpy() for name, size in sizes.items()},

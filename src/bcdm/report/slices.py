@@ -85,27 +85,27 @@ def lay_out_slice(report: Report, one: Slice | Gap, largest: float) -> Section:
         return Section(one)
     count = len(one.samples)
     panels = [
-        _draw(report, "Linear estimate", "From the data alone, without the network.", one.linear),
-        _draw(report, "Posterior mean", _describe_mean(count), one.mean),
-        _draw_sizes(
+        _plot(report, "Linear estimate", "From the data alone, without the network.", one.linear),
+        _plot(report, "Posterior mean", _describe_mean(count), one.mean),
+        _plot_sizes(
             report,
             "Standard deviation",
             "How far images that fit the data differ.",
             one.std,
             largest,
         ),
-        _draw_samples(report, one.samples),
+        _plot_samples(report, one.samples),
     ]
     if one.interval is not None:
-        panels += _draw_interval(report, one.interval.low, one.interval.high, one.interval.level)
+        panels += _plot_interval(report, one.interval.low, one.interval.high, one.interval.level)
     if one.operator is not None:
-        panels.append(_draw_operator(one.operator, one.operator_label))
+        panels.append(_plot_operator(one.operator, one.operator_label))
     if one.reference is not None:
         error = np.abs(np.asarray(one.mean, np.float64) - one.reference)
         note = "|mean \N{MINUS SIGN} reference|, on the scale of the standard deviation."
         panels += [
-            _draw(report, "Reference", "The image the data were simulated from.", one.reference),
-            _draw_sizes(report, "Error", note, error, largest),
+            _plot(report, "Reference", "The image the data were simulated from.", one.reference),
+            _plot_sizes(report, "Error", note, error, largest),
         ]
     return Section(one, tuple(panels), _pack(one))
 
@@ -153,14 +153,14 @@ def _describe_mean(count: int) -> str:
     return f"The average of {count} samples." if count > 1 else "One sample: no average."
 
 
-def _draw(report: Report, name: str, note: str, image: Array) -> Panel:
+def _plot(report: Report, name: str, note: str, image: Array) -> Panel:
     address = picture(scale_to_bytes(image, *report.window))
     rows, columns = image.shape[:2]
     scale = _make_scale("grey", report.window)
     return Panel(name, report.unit, note, "grey linked", rows, columns, ((address, name),), scale)
 
 
-def _draw_sizes(report: Report, name: str, note: str, sizes: Array, largest: float) -> Panel:
+def _plot_sizes(report: Report, name: str, note: str, sizes: Array, largest: float) -> Panel:
     shown = _average_channels(sizes)
     highest = float(shown.max())
     note += " Averaged over the channels." if sizes.ndim == 3 else ""
@@ -172,7 +172,7 @@ def _draw_sizes(report: Report, name: str, note: str, sizes: Array, largest: flo
     return Panel(name, unit, note, "linked", rows, columns, ((address, name),), scale)
 
 
-def _draw_samples(report: Report, samples: Array) -> Panel:
+def _plot_samples(report: Report, samples: Array) -> Panel:
     """Pictures of which one is shown; a player chooses it."""
     count = len(samples)
     pictures = tuple(
@@ -188,15 +188,15 @@ def _draw_samples(report: Report, samples: Array) -> Panel:
     return Panel("Sample", report.unit, note, kind, rows, columns, pictures, scale)
 
 
-def _draw_interval(report: Report, low: Array, high: Array, level: float) -> list[Panel]:
+def _plot_interval(report: Report, low: Array, high: Array, level: float) -> list[Panel]:
     note = f"of the interval that is meant to hold the true value of {level:.0%} of all pixels."
     return [
-        _draw(report, f"{level:.0%} interval, {end}", f"The {end} end {note}", image)
+        _plot(report, f"{level:.0%} interval, {end}", f"The {end} end {note}", image)
         for end, image in (("lower", low), ("upper", high))
     ]
 
 
-def _draw_operator(operator: Array, label: str) -> Panel:
+def _plot_operator(operator: Array, label: str) -> Panel:
     low, high = float(np.min(operator)), float(np.max(operator))
     address = picture(scale_to_bytes(operator, low, high if high > low else low + 1))
     rows, columns = operator.shape

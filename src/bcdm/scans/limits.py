@@ -26,7 +26,7 @@ __all__ = [
     "check_name",
     "check_pieces",
     "check_size",
-    "measure",
+    "find_size",
     "read_exactly",
 ]
 
@@ -77,7 +77,7 @@ class Limits:
 
     def allow(self, path: Path) -> Budget:
         """The time for a file or folder, by its size on the disk and its number of files."""
-        size, count = measure(path, self.pieces)
+        size, count = find_size(path, self.pieces)
         work = self.work + size * self.work_per_byte + (count - 1) * self.work_per_file
         return Budget(work, work * self.patience)
 
@@ -86,7 +86,7 @@ LIMITS = Limits()
 LIMIT_BYTES = LIMITS.numbers
 
 
-def measure(path: Path, most: int = LIMITS.pieces) -> tuple[int, int]:
+def find_size(path: Path, most: int = LIMITS.pieces) -> tuple[int, int]:
     """The size on the disk, and the number of files, of which at least one is counted.
 
     What cannot be looked at counts as empty: the reader will say what is wrong with it.
@@ -116,7 +116,7 @@ def check_size(
             f"declares {total / 2**30:.3g} GiB of numbers, of which "
             f"{LIMITS.numbers / 2**30:.3g} GiB fit: split it into fewer slices per file",
         )
-    size = measure(path)[0] if total > LIMITS.easy else total
+    size = find_size(path)[0] if total > LIMITS.easy else total
     if total > max(LIMITS.easy, LIMITS.ratio * size):
         raise refusal(
             path,
