@@ -2,6 +2,7 @@
 
     python -m experiments.agreement experiments/calls/ixi64-mri.json --calls 10
     python -m experiments.agreement experiments/mri/ixi64.results.json --limit 8
+    python -m experiments.agreement experiments/families/mri64.results.json --case "lines 6x"
 
 Where noise is keyed anew, or another machine rounds differently, samples are others of the same
 law: numbers agree within what so few images tell. With as many images as the record has, they are
@@ -11,6 +12,7 @@ the same images.
 import argparse
 import json
 import math
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +22,10 @@ import click
 
 from bcdm.assessment.evaluate import run
 from bcdm.assessment.options import Options
+from bcdm.benchmark.family import load_comparison
 from bcdm.errors import InputError
 
-__all__ = ["Pair", "compare", "main", "pick"]
+__all__ = ["Pair", "choose_case", "compare", "main", "pick"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,28 @@ def pick(records: Sequence[dict[str, Any]], calls: int | None) -> list[dict[str,
     return found
 
 
+def choose_case(records: Sequence[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    """The numbers of a family's model on one of its problems, at the lowest noise it has."""
+    found = [
+        one
+        for one in records
+        if one["case"].get("case") == name
+        and {"model", "noise_std", "estimate"} <= set(one["case"])
+    ]
+    if not found:
+        raise InputError(f"no case {name!r} among these records")
+    settings = Path(__file__).parents[1] / shlex.split(found[0]["command"])[3]
+    options = load_comparison(settings).options
+    effort = {"samples": options.samples, "calls": options.calls, "churn": options.churn}
+    model = found[0]["case"]["model"]
+    least = min(one["case"]["noise_std"] for one in found)
+    return [
+        one | {"case": one["case"] | effort}
+        for one in found
+        if (one["case"]["model"], one["case"]["noise_std"]) == (model, least)
+    ]
+
+
 def compare(published: Sequence[dict[str, Any]], now: Sequence[dict[str, Any]]) -> list[Pair]:
     """Pairs of numbers of the same name and estimate."""
     fresh = {(one["name"], one["case"].get("estimate")): one for one in now}
@@ -79,8 +104,10 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="How many images; default: as many as then.")
     parser.add_argument("--calls", type=int, help="Which of several numbers of network calls.")
     parser.add_argument("--precision", default="float32")
+    parser.add_argument("--case", help="Which problem of a family.")
     given = parser.parse_args()
-    published = pick(json.loads(given.records.read_text()), given.calls)
+    records = json.loads(given.records.read_text())
+    published = pick(choose_case(records, given.case) if given.case else records, given.calls)
     # The numbers of all samples, not those of one.
     case = max((one["case"] for one in published), key=lambda case: case["samples"])
     options = Options(

@@ -1,9 +1,11 @@
 """Numbers of a rerun beside their records."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
-from experiments.agreement import compare, pick
+from experiments.agreement import choose_case, compare, pick
 
 from bcdm.errors import InputError
 
@@ -31,3 +33,14 @@ def test_numbers_of_samples_are_picked() -> None:
     assert pick([*others, ours], 10) == [ours]
     with pytest.raises(InputError, match="no such numbers"):
         pick(others, 10)
+
+
+def test_a_case_of_a_family_is_that_of_its_model() -> None:
+    path = Path(__file__).parents[2] / "experiments/families/mri64.results.json"
+    chosen = choose_case(json.loads(path.read_text()), "points 8x")
+    assert {(one["case"]["model"], one["case"]["noise_std"]) for one in chosen} == {
+        ("ixi64-mri", 0.01)
+    }
+    assert {one["case"]["calls"] for one in chosen} == {20}
+    with pytest.raises(InputError, match="no case"):
+        choose_case(json.loads(path.read_text()), "points 99x")
