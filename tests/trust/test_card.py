@@ -1,5 +1,8 @@
 """Many cards as one."""
 
+import pytest
+
+from bcdm.errors import InputError
 from bcdm.trust.card import Check, Trust, join
 
 
@@ -15,3 +18,10 @@ def test_the_worst_slice_speaks_for_a_volume() -> None:
     assert join([green, amber, green]).light == "amber"
     assert join([green, amber, green]).summary == "Slices: 2 green, 1 amber, 0 red. Slice 1: amber"
     assert join([green, green]).light == "green"
+
+
+def test_lights_and_judgements_are_of_the_few_there_are() -> None:
+    with pytest.raises(InputError, match="light is one of"):
+        Trust("blue", "", ())  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="judgement is one of"):
+        Check("residual", "", "fine", "")  # type: ignore[arg-type]

@@ -84,3 +84,8 @@ def test_a_spot_is_brighter_and_sharper() -> None:
     (before,), (after,) = find_spots(smooth, 0.0), find_spots(spot, 0.0)
     assert after[:2].exp().tolist() == pytest.approx([3, 2])
     assert bool((after[:2] > before[:2]).all())
+
+
+def test_stored_calibrations_can_be_compared_with() -> None:
+    """They hold descriptions at these grey levels: a description must mean the same later."""
+    assert QUANTILES == (0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.999)

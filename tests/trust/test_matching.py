@@ -59,3 +59,10 @@ def test_each_measurement_is_matched_alone(masked_model: Model, images: Tensor) 
 )
 def test_noise_levels_that_count_as_the_same(one: float, expected: bool) -> None:
     assert is_near(one, 1.5) == expected
+
+
+def test_matching_leaves_the_global_generator_alone(masked_model: Model) -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    check_operator(scale(masked_model, 1.0), masked_model)
+    assert torch.equal(torch.get_rng_state(), before)

@@ -76,6 +76,7 @@ def test_a_score_beside_those_of_right_measurements(
     [
         (1.0, 0.1, "noise"),
         (1.13, 0.0051, "noise; chance gives such a p now and then, only below 0.001 it counts"),
+        (1.13, 0.001, "noise; chance gives such a p now and then, only below 0.001 it counts"),
         (1.13, 0.00099, "noise; the misfit is no chance, but smaller than 20 %"),
     ],
 )
