@@ -30,7 +30,7 @@ from bcdm.data import (
 from bcdm.errors import InputError, ShapeError
 
 LENGTH = 23
-AUGMENTATION = Augmentation(flip=True, shift=2)
+AUGMENTATION = Augmentation(flip=True, shift=2, lesions=0.5)
 
 
 def order_epoch(seed: int, epoch: int, length: int) -> np.ndarray:
