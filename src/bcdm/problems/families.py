@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -63,10 +63,8 @@ class Family(ABC):
         return [(operator, [place]) for place, operator in enumerate(operators)]
 
 
-Pattern = Literal[
-    "points",
-    "lines",
-    "radial",
+_Symmetric = Literal["points", "lines", "radial"]
+_Scanner = Literal[
     "free_points",
     "free_columns",
     "free_rows",
@@ -76,18 +74,10 @@ Pattern = Literal[
     "equispaced_rows",
     "poisson",
 ]
+Pattern = Literal[_Symmetric, _Scanner]
 Shape = Literal["centre", "box", "strokes"]
-SYMMETRIC: tuple[Pattern, ...] = ("points", "lines", "radial")
-SCANNER: tuple[Pattern, ...] = (
-    "free_points",
-    "free_columns",
-    "free_rows",
-    "random_columns",
-    "random_rows",
-    "equispaced_columns",
-    "equispaced_rows",
-    "poisson",
-)
+SYMMETRIC: tuple[Pattern, ...] = get_args(_Symmetric)
+SCANNER: tuple[Pattern, ...] = get_args(_Scanner)
 
 
 @dataclass(frozen=True)
