@@ -317,6 +317,7 @@ def test_a_clean_picture_is_simulated_and_says_so(picture, masked: Path, tmp_pat
                "--samples", 11, "--calls", 2)  # fmt: skip
     assert done.exit_code == 0, done.output
     assert "SIMULATED" in done.output
+    assert "resized" not in done.output
     assert "imulated" in (out / "report.html").read_text()
     assert json.loads((out / "run.json").read_text())["settings"]["simulated"] is True
     assert read_provenance(out / "scan_mean.png")["settings"]["simulated"] is True
@@ -339,6 +340,10 @@ def test_a_clean_volume_of_another_size(masked: Path, tmp_path: Path, images) ->
     back = nibabel.load(tmp_path / "out/scan_mean.nii.gz")
     assert back.shape == (16, 16, 1)
     assert back.header.get_zooms() == (2.0, 8.0, 3.0)
+    # Whoever compares with the file must know that the truth is another image.
+    said = "resized from 64 x 32 to 16 x 16 pixels, which stretches it, before it was measured"
+    assert said in done.output
+    assert said in (tmp_path / "out/report.html").read_text()
 
 
 @pytest.mark.parametrize("ending", ["png", "npz", "tif"])

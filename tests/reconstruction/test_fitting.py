@@ -18,6 +18,7 @@ from bcdm.reconstruction.fitting import fit_scan
 from bcdm.reconstruction.posterior import reconstruct
 from bcdm.reconstruction.simulation import simulate_scan
 from bcdm.reconstruction.units import choose_units
+from bcdm.report.facts import describe_scan
 from bcdm.scans import Scan
 from bcdm.trust import UnfitError, find_unfamiliar
 
@@ -257,6 +258,24 @@ def test_clean_images_that_are_cropped_have_no_place_in_space(
     cropped = replace(model, preparation=replace(model.preparation, crop=(0, 0, 16, 16)))
     with pytest.raises(InputError, match="crops images, and NIfTI could not say where"):
         simulate_scan(make_image_scan(images, 9, "NIfTI", "uint8"), cropped, seed=0)
+
+
+def test_a_simulation_says_what_was_done_to_the_image(masked: Path, images: torch.Tensor) -> None:
+    model = load(masked)
+    small = make_image_scan(images, 255, "TIFF", "uint8")
+    assert "changed" not in simulate_scan(small, model, seed=0)[0].scan.facts
+    large = replace(small, data=np.kron(small.data, np.ones((2, 2), np.float32)))
+    preparation = replace(model.preparation, size=(16, 16))
+    fitted, _ = simulate_scan(large, replace(model, preparation=preparation), seed=0)
+    said = "resized from 32 x 32 to 16 x 16 pixels, before it was measured"
+    assert fitted.scan.facts["changed"] == said
+    assert ("image", said) in describe_scan(fitted)
+    cut = replace(preparation, crop=(2, 2, 24, 24))
+    fitted, _ = simulate_scan(large, replace(model, preparation=cut), seed=0)
+    assert fitted.scan.facts["changed"] == (
+        "cut from 32 x 32 to 24 x 24 pixels; resized from 24 x 24 to 16 x 16 pixels, before it was "
+        "measured"
+    )
 
 
 def test_a_mask_outside_the_family_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:

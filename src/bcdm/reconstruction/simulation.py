@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from bcdm.checkpoint import Model
+from bcdm.data import Preparation
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.noise import NoiseEstimate
@@ -64,10 +65,31 @@ def simulate_scan(
         data=np.ascontiguousarray(simulated.y.cpu().numpy()),
         mask=None if carries is None else _take_first(carries),
         size=(model.shape[-2], model.shape[-1]),
-        facts=dict(scan.facts) | {"simulated": True},
+        facts=dict(scan.facts) | {"simulated": True} | _name_changes(scan, preparation),
     )
     noise = NoiseEstimate(std, 0.0, "stated, the measurement is simulated", 0)
     return Fitted(measured, operator, noise, units), units.gain * native + units.offset
+
+
+def _name_changes(scan: Scan, preparation: Preparation) -> dict[str, str]:
+    """What a model's preparation did to images before they were measured, in words.
+
+    Fine detail that a smaller image cannot hold is no part of the truth beside the result.
+    """
+    stored = (scan.data.shape[-2], scan.data.shape[-1])
+    kept = stored if preparation.crop is None else preparation.crop[2:]
+    size = kept if preparation.size is None else preparation.size
+    steps = []
+    if kept != stored:
+        steps.append(f"cut from {_show(stored)} to {_show(kept)} pixels")
+    if size != kept:
+        uneven = "" if size[0] * kept[1] == size[1] * kept[0] else ", which stretches it"
+        steps.append(f"resized from {_show(kept)} to {_show(size)} pixels{uneven}")
+    return {"changed": "; ".join(steps) + ", before it was measured"} if steps else {}
+
+
+def _show(size: tuple[int, ...]) -> str:
+    return " x ".join(str(side) for side in size)
 
 
 def _take_first(mask: Tensor) -> np.ndarray:
