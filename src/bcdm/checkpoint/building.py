@@ -1,6 +1,8 @@
 """From settings to objects: the only place that turns configured names into classes."""
 
 from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -46,14 +48,21 @@ def build_preparation(config: settings.DataConfig) -> Preparation:
 
 
 def build_problems(
-    config: settings.RunConfig, size: tuple[int, int], operator: LinearOperator | None = None
+    config: settings.RunConfig,
+    size: tuple[int, int],
+    operator: LinearOperator | None = None,
+    data: Path | None = None,
 ) -> OneProblem | DrawnProblems:
-    """What a run measures images of `size` with: its settings say it, or an operator is given."""
+    """What a run measures images of `size` with: its settings say it, or an operator is given.
+
+    Files that a family draws from lie in the folder `data`; BCDM_DATA when left out.
+    """
     std = config.noise_std
     if isinstance(config.operator, kinds.FamilyConfig):
         bounds = std if isinstance(std, tuple) else (std, std)
+        find = partial(settings.resolve_data_path, folder=data)
         return DrawnProblems(
-            config.operator.members,
+            tuple(member.locate(find) for member in config.operator.members),
             size,
             bounds,
             config.training.seed,
@@ -74,6 +83,10 @@ def build_familiarity(
     """Judges whether measurements are of a run's family; None for a single operator."""
     if config.operator.kind != "family":
         return None
+    # A model is judged wherever it is used: files of its training may not be there.
+    members = tuple(member.leave_files() for member in config.operator.members)
+    operator = config.operator.model_copy(update={"members": members})
+    config = config.model_copy(update={"operator": operator})
     problems = build_problems(config, (shape[-2], shape[-1]))
     assert isinstance(problems, DrawnProblems)
     return Familiarity(problems, config.parameterisation.prior_std, stored=stored)

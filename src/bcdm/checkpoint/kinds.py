@@ -99,6 +99,8 @@ class FamilyConfig(Settings):
         for plain, member in zip(stored["members"], self.members, strict=True):
             if isinstance(member, KSpace) and member.middle == KSpace.middle:
                 del plain["middle"]
+            if isinstance(member, Receivers) and member.maps is None:
+                del plain["maps"]
         return stored
 
 

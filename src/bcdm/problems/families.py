@@ -2,9 +2,10 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, get_args
+from pathlib import Path
+from typing import ClassVar, Literal, Self, get_args
 
 import numpy as np
 import torch
@@ -57,6 +58,14 @@ class Family(ABC):
     def draw_nothing(self, size: tuple[int, int]) -> LinearOperator | None:
         """The null operator as one of this family; None: that of images serves."""
         return None
+
+    def locate(self, find: Callable[[str], Path]) -> Self:
+        """With the places of files that it draws from, found by what settings call them."""
+        return self
+
+    def leave_files(self) -> Self:
+        """As it is where such files are not: what operators sample stays the same."""
+        return self
 
     def stack(self, operators: Sequence[LinearOperator]) -> list[tuple[LinearOperator, list[int]]]:
         """Joins operators of this family into few that hold one entry per sample."""

@@ -1,8 +1,9 @@
 """Several receive coils around k-space masks: what scanners measure, drawn for training."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -10,8 +11,9 @@ import torch
 
 from bcdm.errors import InputError
 from bcdm.operators import LinearOperator, Sense
-from bcdm.problems.coils import draw_birdcage, draw_smooth
+from bcdm.problems.coils import draw_birdcage, draw_smooth, warp_maps
 from bcdm.problems.families import Family, KSpace
+from bcdm.problems.measured import read_measured
 
 __all__ = ["Receivers"]
 
@@ -23,6 +25,8 @@ class Receivers(Family):
     Args:
         masks: What is sampled.
         coils: How many, from and to, drawn log-uniformly.
+        maps: A file of measured maps, relative to the data folder or absolute: a third of the coils
+            are these, warped, wherever a set has as many as are drawn.
         kind: The name of this family in settings.
     """
 
@@ -30,6 +34,7 @@ class Receivers(Family):
 
     masks: KSpace = KSpace()  # noqa: RUF009
     coils: tuple[int, int] = (1, 32)
+    maps: str | None = None
     kind: Literal["receivers"] = field(default="receivers", kw_only=True)
 
     def __post_init__(self) -> None:
@@ -46,8 +51,22 @@ class Receivers(Family):
         mask = self.masks.draw(size, rng).mask
         low, high = self.coils
         count = math.floor(math.exp(rng.uniform(math.log(low), math.log(high + 1))))
-        draw_maps = draw_birdcage if rng.integers(2) else draw_smooth
+        held = () if self.maps is None else read_measured(Path(self.maps))
+        measured = [maps for maps in held if len(maps) >= count]
+        choice = rng.integers(3 if measured else 2)
+        if choice == 2:
+            chosen = measured[int(rng.integers(len(measured)))]
+            return Sense(warp_maps(chosen, size, count, rng=rng), mask)
+        draw_maps = draw_birdcage if choice else draw_smooth
         return Sense(draw_maps(size, count, rng=rng), mask)
+
+    def locate(self, find: Callable[[str], Path]) -> "Receivers":
+        """With the place of its maps."""
+        return self if self.maps is None else replace(self, maps=str(find(self.maps)))
+
+    def leave_files(self) -> "Receivers":
+        """With drawn maps alone; masks are drawn before them, and stay the same."""
+        return replace(self, maps=None)
 
     def draw_nothing(self, size: tuple[int, int]) -> Sense:
         """One coil, and no sample."""

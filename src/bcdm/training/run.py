@@ -50,7 +50,7 @@ def run(
         return folder
     images, validation = _open_data(config, data)
     with open_processes() as processes:
-        trainer = Trainer(config, images, validation, folder, processes, operator)
+        trainer = Trainer(config, images, validation, folder, processes, operator, data)
         if dry_run:
             report(plan(trainer))
             return folder
@@ -119,7 +119,7 @@ def plan_without_data(config: RunConfig) -> str:
     if data.count is None or data.size is None or data.channels is None:
         raise InputError("a plan without images needs data.count, data.size and data.channels")
     shape = (data.channels, *data.size)
-    build_problems(config, data.size)
+    build_problems(config, data.size, data=Path())
     network = build_method(config, shape).network
     assert isinstance(network, UnrolledNetwork)
     cost = count_cost(network, data.size)
@@ -162,7 +162,7 @@ def time_step(path: Path, overrides: Sequence[str], data: Path | None) -> float:
     config = load_config(path, overrides)
     images, _ = _open_data(config, data)
     with tempfile.TemporaryDirectory() as folder, open_processes() as processes:
-        return _time_steps(Trainer(config, images, None, Path(folder), processes), 12)
+        return _time_steps(Trainer(config, images, None, Path(folder), processes, data=data), 12)
 
 
 def _time_steps(trainer: Trainer, count: int) -> float:

@@ -74,6 +74,7 @@ class Trainer:
         folder: Where checkpoints and logs go.
         processes: Who takes part.
         operator: What images are measured with, instead of what the settings say.
+        data: The folder of files that operators are drawn from; BCDM_DATA when left out.
     """
 
     def __init__(
@@ -84,10 +85,11 @@ class Trainer:
         folder: Path,
         processes: Processes,
         operator: LinearOperator | None = None,
+        data: Path | None = None,
     ) -> None:
         if config.data.source_range is None:
-            data = config.data.model_copy(update={"source_range": tuple(images.value_range)})
-            config = config.model_copy(update={"data": data})
+            known = config.data.model_copy(update={"source_range": tuple(images.value_range)})
+            config = config.model_copy(update={"data": known})
         self.preparation = build_preparation(config.data)
         self.shape = shape = tuple(self.preparation(images[0]).shape)
         if operator is not None:
@@ -99,7 +101,7 @@ class Trainer:
         if config.training.start_from is not None:
             copy_weights(load(config.training.start_from).method.network, method.network)
         method.network.to(processes.device)
-        problems = build_problems(config, (shape[-2], shape[-1]), operator)
+        problems = build_problems(config, (shape[-2], shape[-1]), operator, data)
         self.problems = problems.to(processes.device)
         law = config.training.levels
         levels = LevelSampling(method.schedule, law.mean, law.std, law.end, law.uniform_time)
