@@ -14,10 +14,11 @@ from bcdm.methods import (
     ExactDenoiser,
     ExactPosterior,
     GaussianMixture,
+    PointEstimate,
     Renewal,
 )
 from bcdm.methods.base import BoundDenoiser
-from bcdm.operators import BlockMean, Dense, LinearOperator, to_matrix
+from bcdm.operators import BlockMean, Dense, Identity, LinearOperator, Sense, to_matrix
 
 SHAPE = (1, 2, 4)
 
@@ -65,6 +66,49 @@ def test_mmps_survives_a_jacobian_that_is_no_covariance() -> None:
     x_t = normal(3, *SHAPE, seed=6)
     found = MMPS(falling).condition(measurement)(x_t, level)
     torch.testing.assert_close(found, -5 * x_t)
+
+
+def test_mmps_stops_where_no_covariance_would_lead() -> None:
+    """A Jacobian that takes away half of the noise's own curvature would double the step."""
+    exact, _ = problem(Dense(normal(3, 8, seed=3), SHAPE), VP())
+    measurement = Measurement(normal(1, *SHAPE, seed=7), Identity(), 0.2)
+    level = VP().level(torch.tensor([-2.0]).double())
+    slope = float(-0.5 * 0.2**2 * level.alpha / level.sigma**2)
+    falling = BoundDenoiser(exact, lambda x_t, level: slope * x_t)
+    x_t = normal(3, *SHAPE, seed=6)
+    found = MMPS(falling).condition(measurement)(x_t, level)
+    torch.testing.assert_close(found, slope * x_t)
+
+
+def test_mmps_clips_means_to_the_range() -> None:
+    denoiser, measurement = problem(BlockMean((2, 2)), VP())
+    level = VP().level(torch.tensor([0.0]).double())
+    x_t = normal(3, *SHAPE, seed=6)
+    free = MMPS(denoiser).condition(measurement)(x_t, level)
+    found = MMPS(denoiser, value_range=(-0.5, 0.4)).condition(measurement)(x_t, level)
+    torch.testing.assert_close(found, free.clamp(-0.5, 0.4))
+    assert not torch.equal(found, free)
+
+
+def test_mmps_is_exact_for_a_gaussian_of_complex_images() -> None:
+    """White, so that the posterior is the Wiener estimate; clipped in magnitude, phases kept."""
+    maps = torch.randn(3, 4, 6, dtype=torch.complex128, generator=torch.Generator().manual_seed(0))
+    mask = torch.rand(4, 6, generator=torch.Generator().manual_seed(1)) < 0.5
+    x = torch.randn(2, 1, 4, 6, dtype=torch.complex128, generator=torch.Generator().manual_seed(2))
+    measurement = Measurement.simulate(x, Sense(maps, mask, tolerance=1e-10), 0.2, seed=3)
+    level, std = VP().level(torch.tensor([0.0]).double()), 0.6
+    share = std**2 * level.alpha / (level.alpha**2 * std**2 + level.sigma**2)
+    left = float(std**2 * level.sigma**2 / (level.alpha**2 * std**2 + level.sigma**2)) ** 0.5
+    nowhere = PointEstimate(torch.zeros_like(x))
+    prior = BoundDenoiser(nowhere, lambda x_t, level: share.item() * x_t)
+    found = MMPS(prior, iterations=60).condition(measurement)(x, level)
+    mean = share.item() * x
+    back = measurement.operator.adjoint(measurement.y - measurement.operator.forward(mean))
+    expected = mean + measurement.operator.solve((0.2 / left) ** 2, 1.0, back)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    clipped = MMPS(prior, 60, (0.0, 0.3)).condition(measurement)(x, level)
+    assert float(clipped.abs().max()) <= 0.3 + 1e-12
+    torch.testing.assert_close(clipped.angle(), found.angle())
 
 
 @SCHEDULES

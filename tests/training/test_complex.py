@@ -74,3 +74,7 @@ def test_from_settings_to_samples(model: bcdm.checkpoint.Model, tmp_path: Path) 
     assert drawn.shape == (2, 1, 16, 16)
     # The data fix most of the image: samples are near it although the network is hardly trained.
     assert float((drawn - disc).abs().square().mean().sqrt()) < 0.1
+    # Nothing measured is a tenth of training: the same network is a prior of complex images.
+    free = sample(loaded.prior, DPMSolver(), steps=5, indices=range(2))
+    assert free.dtype == torch.complex64
+    assert bool(free.isfinite().all())

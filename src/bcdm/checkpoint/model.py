@@ -76,7 +76,9 @@ class Model:
                 'that was trained with operator "nothing", or a family with "nothing" above 0'
             )
         nothing = PixelMask(torch.zeros(self.shape[-2:], dtype=torch.bool))
-        return self.method.condition(Measurement(torch.zeros(1, *self.shape), nothing, 1.0))
+        kind = torch.complex64 if self.config.data.phase else torch.float32
+        blank = torch.zeros(1, *self.shape, dtype=kind)
+        return self.method.condition(Measurement(blank, nothing, 1.0))
 
     def condition(self, measurement: Measurement) -> BayesianDenoiser:
         """Binds measurements: the posterior of the images behind them.

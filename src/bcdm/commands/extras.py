@@ -16,6 +16,7 @@ _EXTRAS = {
     "nibabel": "formats",
     "pydicom": "formats",
     "scipy": "baselines",
+    "sigpy": "mri",
     "skimage": "baselines",
     "tensorboard": "training",
     "tifffile": "data",

@@ -8,6 +8,7 @@ from bcdm.methods.exact import ExactDenoiser, ExactPosterior, GaussianMixture
 from bcdm.methods.guidance import DMPS, DPS, PiGDM, PostConditioned
 from bcdm.methods.parameterisation import Parameterisation
 from bcdm.methods.restoration import DDRM, MMPS, DiffPIR, Renewal
+from bcdm.methods.sparse import RootSumOfSquares, SparseGradients, SparseWavelets
 
 __all__ = [
     "DDRM",
@@ -29,5 +30,8 @@ __all__ = [
     "PointEstimate",
     "PostConditioned",
     "Renewal",
+    "RootSumOfSquares",
+    "SparseGradients",
+    "SparseWavelets",
     "TotalVariation",
 ]

@@ -26,13 +26,20 @@ class MMPS:
     $V = \frac{\sigma^2}{\alpha} \partial \hat x_0 / \partial x_t$ (Tweedie): exact for a Gaussian
     prior. The solve is by conjugate gradients, a product with the network's Jacobian each.
 
+    The Jacobian of a learned network is no covariance: where the curvature
+    $d^\top (\sigma_0^2 I + A V A^\top) d$ is below $\sigma_0^2 |d|^2$, which no covariance gives,
+    the solve stops.
+
     Args:
         prior: An unconditional denoiser.
         iterations: Of conjugate gradients.
+        value_range: Means are clipped to it, those of complex images to its upper end in magnitude;
+            None leaves them.
     """
 
     prior: Denoiser
     iterations: int = 5
+    value_range: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if self.iterations < 1:
@@ -54,16 +61,23 @@ class MMPS:
 
             away = measurement.y - operator.forward(mean.detach())
             (variance,) = fit(away, measurement.std**2)
-            # The Jacobian of a learned network is no covariance: where the product is not positive
-            # the iteration stops.
             found = conjugate_gradients(
                 lambda v: variance * v + operator.forward(spread(operator.adjoint(v))),
                 away,
                 iterations=self.iterations,
+                least_curvature=measurement.std.to(away.device) ** 2,
             )
-            return mean.detach() + spread(operator.adjoint(found.x))
+            return self._clip(mean.detach() + spread(operator.adjoint(found.x)))
 
         return BoundDenoiser(self.prior, mean_given_data)
+
+    def _clip(self, mean: Tensor) -> Tensor:
+        if self.value_range is None:
+            return mean
+        low, high = self.value_range
+        if not mean.is_complex():
+            return mean.clamp(low, high)
+        return mean * (high / mean.abs().clamp_min(high))
 
 
 @dataclass(frozen=True)
