@@ -28,6 +28,13 @@ def test_drawn_maps_are_smooth_and_normalised(draw, coils: int) -> None:
     assert not torch.allclose(maps, draw((48, 64), coils, rng=make_rng(1)))
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_no_drawn_map_jumps(seed: int) -> None:
+    maps = draw_birdcage((64, 64), 8, rng=make_rng(seed))
+    for axis in (-2, -1):
+        assert float(maps.diff(dim=axis).abs().max()) < 0.25
+
+
 def test_antennas_of_a_birdcage_see_different_sides() -> None:
     maps = draw_birdcage((32, 32), 8, rng=make_rng()).abs()
     brightest = maps.flatten(1).argmax(1)

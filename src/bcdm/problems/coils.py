@@ -11,6 +11,7 @@ from bcdm.errors import InputError, ShapeError
 
 __all__ = ["draw_birdcage", "draw_smooth", "normalise_maps", "warp_maps"]
 
+_OUTSIDE = 1.1  # of half the field of view: no antenna lies in the image, not even in a corner
 _ORDER = 3  # of the cosines of smooth maps: as many per axis
 
 
@@ -28,9 +29,12 @@ def draw_birdcage(size: tuple[int, int], coils: int, *, rng: np.random.Generator
     power, turn = rng.uniform(0.8, 1.8), rng.uniform(0.5, 1.0)
     maps = []
     for angle in angles:
-        down = rows - ring[0] * math.sin(angle)
-        right = columns - ring[1] * math.cos(angle)
-        phase = turn * np.arctan2(down, right) + rng.uniform(0, 2 * np.pi)
+        place = ring * (math.sin(angle), math.cos(angle))
+        place *= max(1.0, _OUTSIDE / np.abs(place).max())
+        down, right = rows - place[0], columns - place[1]
+        # The angle is that to the middle of the image: it jumps behind the antenna's back.
+        inwards = (down + 1j * right) / -complex(*place)
+        phase = turn * np.angle(inwards) + rng.uniform(0, 2 * np.pi)
         maps.append(np.hypot(down, right) ** -power * np.exp(1j * phase))
     return normalise_maps(torch.from_numpy(np.stack(maps)))
 
