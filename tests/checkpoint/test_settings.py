@@ -1,5 +1,6 @@
 """Settings: typed, overridable, and helpful when they are wrong."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -7,9 +8,16 @@ import torch
 import yaml
 
 from bcdm.benchmark.family import load_comparison
-from bcdm.checkpoint.building import build_method, build_operator, build_problems
+from bcdm.checkpoint.building import (
+    build_augmentation,
+    build_method,
+    build_operator,
+    build_preparation,
+    build_problems,
+)
 from bcdm.checkpoint.settings import load_config, parse_config, parse_operator, resolve_data_path
 from bcdm.comparison.task import load_task
+from bcdm.data import Augmentation, Preparation
 from bcdm.diffusion import DPMSolver, sample
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
@@ -139,6 +147,36 @@ def test_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("BCDM_DATA", str(tmp_path))
     assert resolve_data_path("images", None) == tmp_path / "images"
     assert resolve_data_path("images", "/elsewhere") == Path("/elsewhere/images")
+
+
+CHANGED: dict[str, object] = {
+    "size": (8, 12),
+    "channels": 3,
+    "value_range": (0.0, 2.0),
+    "crop": (1, 2, 20, 24),
+    "source_range": (0.0, 9.0),
+    "flip": True,
+    "shift": 3,
+    "lesions": 0.25,
+    "contrast": 0.5,
+    "turn": 7.0,
+    "zoom": 0.125,
+    "phase": True,
+}
+
+
+def test_what_is_done_to_images_is_what_settings_say() -> None:
+    """Every field of both has a setting of its name, with its default, and gets what it says."""
+    plain = {"path": "images", "source_range": (0.0, 255.0)}
+    for data, expected in ((plain, {}), (plain | CHANGED, CHANGED)):
+        config = parse_config(BASE | {"data": data}).data
+        for kind, built in (
+            (Preparation, build_preparation(config)),
+            (Augmentation, build_augmentation(config)),
+        ):
+            named = {field.name for field in fields(kind)}
+            assert named <= CHANGED.keys()
+            assert built == kind(**{k: v for k, v in expected.items() if k in named})  # type: ignore[arg-type]
 
 
 def test_the_papers_network_has_two_experts() -> None:

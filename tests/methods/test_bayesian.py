@@ -13,9 +13,9 @@ from bcdm.measurement import Measurement
 from bcdm.methods import Bayesian, GaussianMixture, Parameterisation
 from bcdm.networks import NCSNpp, NCSNppConfig, UnrolledNetwork
 from bcdm.operators import Dense, FourierMask, PixelMask
-from bcdm.problems import OneProblem
+from bcdm.problems import Levels, OneProblem
 from bcdm.tensors import fit
-from bcdm.training.objective import LevelSampling, Objective
+from bcdm.training.objective import Objective
 
 
 def normal(*shape: int, seed: int) -> Tensor:
@@ -30,7 +30,7 @@ def test_learned_posterior_is_the_exact_one(statistic: str, make_vectors) -> Non
     operator, noise_std = Dense(torch.tensor([[1.0, 0.3]])), 0.2
     parameterisation = Parameterisation(statistic, prior_std=0.7)
     trained = Bayesian(make_vectors(192, 4), VP(), parameterisation)
-    levels = LevelSampling(VP(), mean=1.0, std=2.5, end=0.05)
+    levels = Levels(mean=1.0, std=2.5, end=0.05)
     objective = Objective(trained, OneProblem(operator, noise_std), levels, seed=0)
     optimizer = torch.optim.Adam(trained.network.parameters(), lr=2e-3)
     average = AveragedModel(trained.network, multi_avg_fn=get_ema_multi_avg_fn(0.99))
@@ -216,17 +216,6 @@ def test_noise_output_is_the_noise_of_x_t() -> None:
     torch.testing.assert_close(parameterisation.weigh(level) * away, torch.full_like(away, 0.09))
 
 
-def test_levels_uniform_in_time() -> None:
-    schedule = VP()
-    levels = LevelSampling(schedule, end=0.0, uniform_time=True).draw(0, torch.arange(4000))
-    times = schedule.time(levels.log_snr)
-    # Nearly all of the table's time; what lies below sigma_min is drawn at sigma_min.
-    inside = times[times > float(schedule.time(torch.tensor([12.0]).double()))]
-    edges = torch.linspace(float(inside.min()), 1, 11).double()
-    counts = torch.histc(inside, 10, float(edges[0]), 1.0)
-    assert float((counts / counts.mean() - 1).abs().max()) < 0.02
-
-
 def test_joint_input_holds_the_statistic_and_its_parts() -> None:
     x = normal(2, 3, 6, 8, seed=0).double()
     mask = torch.rand(6, 8, generator=torch.Generator().manual_seed(1)) < 0.5
@@ -259,31 +248,11 @@ def test_probes_show_what_is_unknown() -> None:
     torch.testing.assert_close(extra[:, 1].abs(), extra[:, 0])
 
 
-def test_levels_cover_the_range() -> None:
-    sampling = LevelSampling(VP(), mean=0.0, std=4.0, end=0.1)
-    counters = torch.arange(20000)
-    log_snr = sampling.draw(3, counters).log_snr
-    low, high = VP().log_snr_range
-    at_end = (log_snr < low + 1e-6).double().mean()
-    assert float(at_end) == pytest.approx(0.1, abs=0.002)
-    rest = log_snr[log_snr >= low + 1e-6]
-    assert float(rest.max()) <= high + 1e-6
-    # The truncated normal's own median.
-    edges = torch.special.ndtr(torch.tensor([low / 4, high / 4]).double())
-    median = 4 * float(torch.special.ndtri(edges.mean()))
-    assert float(rest.median()) == pytest.approx(median, abs=0.02)
-    # A pure function of (seed, counter), whatever batch it stands in.
-    assert torch.equal(sampling.draw(3, counters[7:9]).log_snr, log_snr[7:9])
-    # Each batch covers the range evenly: its mean hardly varies.
-    means = log_snr.reshape(-1, 32).mean(1)
-    assert float(means.std()) < 0.25 * float(log_snr.std()) / 32**0.5 * 2
-
-
 def test_loss_does_not_depend_on_the_batch() -> None:
     network = UnrolledNetwork(NCSNpp(NCSNppConfig(width=4, multipliers=(1, 2))), 1)
     method = Bayesian(network, VP(), Parameterisation())
     operator = PixelMask(torch.rand(8, 8, generator=torch.Generator().manual_seed(0)) < 0.4)
-    objective = Objective(method, OneProblem(operator, 0.1), LevelSampling(VP()), seed=1)
+    objective = Objective(method, OneProblem(operator, 0.1), Levels(), seed=1)
     x, counters = normal(6, 1, 8, 8, seed=1), torch.arange(6)
     whole = objective(x, counters)
     parts = torch.cat([objective(x[k : k + 2], counters[k : k + 2]) for k in (0, 2, 4)])

@@ -21,9 +21,9 @@ from bcdm.evaluation import sliced_wasserstein
 from bcdm.measurement import Measurement
 from bcdm.methods import Bayesian, GaussianMixture, LeastSquares, Parameterisation, PointEstimate
 from bcdm.operators import BlockMean, Dense, FourierMask, PixelMask
-from bcdm.problems import OneProblem
+from bcdm.problems import Levels, OneProblem
 from bcdm.tensors import ImageSpec, fit
-from bcdm.training.objective import LevelSampling, Objective
+from bcdm.training.objective import Objective
 from bcdm.training.train import Processes, Trainer
 
 BRIDGE = Parameterisation("bridge", "bridge", prior_std=0.7)
@@ -225,7 +225,7 @@ def test_learned_bridge_ends_near_the_posterior(make_vectors) -> None:
     prior = GaussianMixture(torch.zeros(4), means, 0.01 * torch.eye(2)[None])
     operator, noise_std = Dense(torch.tensor([[1.0, 0.3]])), 0.2
     method = Bayesian(make_vectors(96, 3), Bridge(), BRIDGE)
-    levels = LevelSampling(Bridge(), end=0.05, uniform_time=True)
+    levels = Levels(end=0.05, uniform_time=True)
     objective = Objective(method, OneProblem(operator, noise_std), levels, seed=0)
     optimizer = torch.optim.Adam(method.network.parameters(), lr=2e-3)
     steps, batch = 1000, 256

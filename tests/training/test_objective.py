@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from bcdm.conditioning import Conditioning
-from bcdm.diffusion import VE, VP, NoiseLevel
+from bcdm.diffusion import VE, VP, Schedule
 from bcdm.methods import Parameterisation
 from bcdm.operators import BlockMean, Dense, FourierMask, LinearOperator, MatrixFree, PixelMask
-from bcdm.problems import OneProblem
+from bcdm.problems import Levels, OneProblem
 from bcdm.tensors import fit
-from bcdm.training.objective import LevelSampling, Objective
+from bcdm.training.objective import Objective
 
 SHAPE = (1, 16, 16)
 NOISE_STD = 0.3
@@ -39,6 +39,7 @@ class Listener:
     x_0: Tensor
     parameterisation: Parameterisation = field(default_factory=Parameterisation)
     away: float = 0.0
+    schedule: Schedule = field(default_factory=VP)
     network: nn.Module = field(default_factory=nn.Identity)
     heard: list[tuple[Conditioning, Tensor]] = field(default_factory=list)
 
@@ -52,7 +53,7 @@ def listen(
 ) -> tuple[Tensor, Tensor, int]:
     """The noise of the data and that of x_t, (B, n) each, of unit size; entries with data."""
     method = Listener(x_0)
-    levels = LevelSampling(VP())
+    levels = Levels()
     objective = Objective(method, OneProblem(operator, NOISE_STD), levels, seed)  # type: ignore[arg-type]
     objective(x_0, torch.tensor(counters))
     ((conditioning, x_t),) = method.heard
@@ -96,13 +97,13 @@ def test_noise_is_a_function_of_seed_and_counter() -> None:
 def test_the_loss_is_the_weighed_mean_square(output: str, schedule: VP | VE) -> None:
     x_0 = normal(4, *SHAPE, seed=1)
     parameterisation = Parameterisation("whitened", output, prior_std=0.7)  # type: ignore[arg-type]
-    method = Listener(x_0, parameterisation, away=0.3)
+    method = Listener(x_0, parameterisation, away=0.3, schedule=schedule)
     problem = OneProblem(OPERATORS["mask"], NOISE_STD)
-    objective = Objective(method, problem, LevelSampling(schedule), 5)  # type: ignore[arg-type]
+    objective = Objective(method, problem, Levels(), 5)  # type: ignore[arg-type]
     level = schedule.level(torch.tensor([-6.0, -1.0, 2.0, 9.0]).double())
     expected = 0.09 * parameterisation.weigh(level)
     torch.testing.assert_close(objective.error(x_0, torch.arange(4), level), expected)
-    drawn = objective.levels.draw(5, torch.arange(4))
+    drawn = objective.levels.draw(schedule, 5, torch.arange(4))
     expected = 0.09 * parameterisation.weigh(drawn)
     torch.testing.assert_close(objective(x_0, torch.arange(4)), expected)
 
@@ -111,39 +112,5 @@ def test_the_error_of_a_complex_image_counts_both_parts() -> None:
     x_0 = torch.complex(normal(2, *SHAPE, seed=1), normal(2, *SHAPE, seed=2))
     method = Listener(x_0, Parameterisation("whitened", "image"), away=0.3 + 0.4j)  # type: ignore[arg-type]
     problem = OneProblem(FourierMask(MASK), NOISE_STD)
-    objective = Objective(method, problem, LevelSampling(VP()), 5)  # type: ignore[arg-type]
+    objective = Objective(method, problem, Levels(), 5)  # type: ignore[arg-type]
     torch.testing.assert_close(objective(x_0, torch.arange(2)), torch.full((2,), 0.25).double())
-
-
-@pytest.mark.parametrize(
-    ("mean", "std", "end"), [(0.0, 4.0, 0.1), (3.0, 1.0, 0.25), (-2.0, 2.0, 0.0)]
-)
-def test_levels_follow_their_law(mean: float, std: float, end: float) -> None:
-    """By quantiles of the normal law, truncated to the schedule's range."""
-    schedule = VP()
-    low, high = schedule.log_snr_range
-    drawn = LevelSampling(schedule, mean, std, end).draw(1, torch.arange(20000)).log_snr
-    assert float((drawn < low + 1e-9).double().mean()) == pytest.approx(end, abs=1e-3)
-    law = torch.distributions.Normal(mean, std)
-    bottom, top = (law.cdf(torch.tensor(edge).double()) for edge in (low, high))
-    inner = drawn[drawn >= low + 1e-9].sort().values
-    for share in (0.05, 0.3, 0.5, 0.9):
-        expected = float(law.icdf(bottom + share * (top - bottom)))
-        assert float(inner[int(share * len(inner))]) == pytest.approx(expected, abs=0.02 * std)
-
-
-def test_levels_of_another_seed_are_others() -> None:
-    drawn = [LevelSampling(VP()).draw(seed, torch.arange(8)).log_snr for seed in (0, 1)]
-    assert float((drawn[0] - drawn[1]).abs().max()) > 0.1
-    assert isinstance(LevelSampling(VP()).draw(0, torch.arange(3)), NoiseLevel)
-
-
-def test_levels_are_those_of_earlier_versions() -> None:
-    """So that a run goes on as it was begun; late counters are spread as the first ones are."""
-    drawn = LevelSampling(VP()).draw(0, torch.arange(4)).log_snr.tolist()
-    assert drawn == pytest.approx([-0.131875, -6.044207, 2.664415, -1.805435], abs=1e-5)
-    late = LevelSampling(VP(), end=0.0).draw(7, torch.arange(10**9, 10**9 + 32)).log_snr
-    assert len(late.unique()) == 32
-    assert float(LevelSampling(VP()).draw(7, torch.tensor([10**9])).log_snr) == pytest.approx(
-        3.063405, abs=1e-5
-    )

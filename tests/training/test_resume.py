@@ -7,7 +7,9 @@ import resource
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import Queue
 
 import numpy as np
 import pytest
@@ -18,6 +20,8 @@ from safetensors.torch import load_file
 from bcdm.checkpoint.settings import parse_config
 from bcdm.data import ArrayFile
 from bcdm.errors import InputError
+from bcdm.folders import claim
+from bcdm.training.run import train
 from bcdm.training.state import Checkpoints
 from bcdm.training.train import Processes, Trainer
 
@@ -215,6 +219,27 @@ def test_numbers_that_are_not_finite_stop_a_run(settings, tmp_path: Path) -> Non
     stored = stored_tensors(settings, tmp_path / "run")
     assert 1 <= int(stored["step"]) < STEPS
     assert all(bool(tensor.isfinite().all()) for tensor in stored.values())
+
+
+def test_a_folder_has_one_run_at_a_time(settings, tmp_path: Path) -> None:
+    """A second one waits, writes nothing meanwhile, and goes on from what the first left."""
+    settings["training"]["steps"] = 3
+    path, folder = tmp_path / "run.yaml", tmp_path / "run"
+    path.write_text(yaml.safe_dump(settings))
+    folder.mkdir()
+    said: Queue[str] = Queue()
+    with ThreadPoolExecutor(1) as pool:
+        with claim(folder, said.put):
+            second = pool.submit(train, path, out=folder, report=said.put)
+            assert f"being written by process {os.getpid()} on" in said.get()
+            assert [entry.name for entry in folder.iterdir()] == [".lock"]
+            first = make_trainer(settings, folder)
+            first.run()
+        assert second.result().config.training.steps == 3
+    assert said.get() == f"wrote {folder / 'model'}"
+    # Nothing was left to train: the weights are the first one's.
+    assert [row["step"] for row in logged(folder) if "loss" in row] == [1, 2, 3]
+    assert not (folder / ".lock").exists()
 
 
 def test_other_settings_in_the_same_folder_are_refused(settings, tmp_path: Path) -> None:

@@ -43,8 +43,8 @@ ROOMS = {
         ("evaluation/test_calibration.py", "checkpoint/test_calibration.py"),
     ),
     "training": Room(
-        ("training/objective.py", "training/train.py"),
-        ("training", "methods/test_bayesian.py"),
+        ("training/objective.py", "training/train.py", "problems/levels.py"),
+        ("training", "methods/test_bayesian.py", "problems/test_levels.py"),
         ("test_killed_run", "test_world_size", "test_other_settings", "test_plan.py",
          "test_learned"),
     ),

@@ -29,9 +29,9 @@ from bcdm.diffusion import VP, DPMSolver, sample
 from bcdm.methods import Bayesian, Parameterisation
 from bcdm.networks.unrolled import Projection
 from bcdm.operators import Dense
-from bcdm.problems import PROBLEM_STEP
+from bcdm.problems import PROBLEM_STEP, Levels
 from bcdm.tensors import ImageSpec, SeededNoise
-from bcdm.training.objective import LevelSampling, Objective
+from bcdm.training.objective import Objective
 from bcdm.training.state import TrainingState
 
 __all__ = ["FamilyNetwork", "RandomMatrices", "run", "train"]
@@ -109,7 +109,7 @@ def train(steps: int, *, seed: int = 0, report: Callable[[str], None] = print) -
     # Data of noise near zero fix directions to one part in 1e8 of others: float64 keeps both.
     network = FamilyNetwork(prior.sample(POINTS, seed=seed), seed=seed).double()
     method = Bayesian(network, schedule, Parameterisation(prior_std=1.0))
-    levels = LevelSampling(schedule, mean=1.0, std=3.0, end=0.05)
+    levels = Levels(mean=1.0, std=3.0, end=0.05)
     objective = Objective(method, RandomMatrices(seed), levels, seed)
     optimizer = torch.optim.Adam(
         [

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bcdm.checkpoint import kinds, settings
-from bcdm.data import Preparation
+from bcdm.data import Augmentation, Preparation
 from bcdm.diffusion import VE, VP, Bridge, Schedule
 from bcdm.errors import InputError
 from bcdm.methods import Bayesian
@@ -25,6 +25,7 @@ from bcdm.problems import Cloud, DrawnProblems, Familiarity, OneProblem
 from bcdm.problems.patterns import draw_centre_box, draw_gaussian_kernel, draw_variable_density
 
 __all__ = [
+    "build_augmentation",
     "build_familiarity",
     "build_method",
     "build_operator",
@@ -44,6 +45,20 @@ def build_preparation(config: settings.DataConfig) -> Preparation:
         value_range=config.value_range,
         crop=config.crop,
         source_range=config.source_range,
+    )
+
+
+def build_augmentation(config: settings.DataConfig) -> Augmentation:
+    """The random changes of training images."""
+    return Augmentation(
+        flip=config.flip,
+        shift=config.shift,
+        lesions=config.lesions,
+        value_range=config.value_range,
+        contrast=config.contrast,
+        turn=config.turn,
+        zoom=config.zoom,
+        phase=config.phase,
     )
 
 

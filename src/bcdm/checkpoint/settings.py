@@ -30,6 +30,7 @@ from bcdm.checkpoint.kinds import (
 from bcdm.errors import InputError
 from bcdm.methods import Parameterisation
 from bcdm.networks import Structure
+from bcdm.problems import Levels
 from bcdm.problems.families import Blocks, Blurs, Family, Holes, KSpace
 from bcdm.problems.receivers import Receivers
 
@@ -110,16 +111,6 @@ class ScheduleConfig(Settings):
     """Of the most uncertain direction, for grids that skip where nothing is decided."""
 
 
-class LevelConfig(Settings):
-    """How training draws log-SNR: a truncated normal, and a part at the noise end."""
-
-    mean: float = 0.0
-    std: float = 4.0
-    end: float = Field(default=0.1, ge=0, le=1)
-    uniform_time: bool = False
-    """As in the paper, instead of the normal law."""
-
-
 class TrainingConfig(Settings):
     """The optimisation."""
 
@@ -144,7 +135,7 @@ class TrainingConfig(Settings):
     validation_images: int = Field(default=64, gt=0)
     checkpoint_every: int = Field(default=500, gt=0)
     keep: int = Field(default=2, gt=0)
-    levels: LevelConfig = LevelConfig()
+    levels: Levels = Levels()
 
 
 class RunConfig(Settings):
@@ -242,7 +233,7 @@ def _known_keys(place: tuple[int | str, ...]) -> list[str]:
     return [field.name for field in fields(group)]
 
 
-_Group = type[BaseModel] | type[Structure] | type[Parameterisation] | type[Family]
+_Group = type[BaseModel] | type[Structure] | type[Parameterisation] | type[Family] | type[Levels]
 _GROUPS: dict[int | str, _Group] = {
     "block_mean": BlockMeanConfig,
     "blocks": Blocks,
@@ -255,7 +246,7 @@ _GROUPS: dict[int | str, _Group] = {
     "holes": Holes,
     "k_space": KSpace,
     "receivers": Receivers,
-    "levels": LevelConfig,
+    "levels": Levels,
     "network": NetworkConfig,
     "parameterisation": Parameterisation,
     "schedule": ScheduleConfig,

@@ -4,6 +4,7 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from statistics import median
 
@@ -17,6 +18,7 @@ from bcdm.checkpoint.settings import RunConfig, load_config, resolve_data_path
 from bcdm.data import ImageSource, assign_splits, open_images, select_split
 from bcdm.errors import InputError
 from bcdm.files import write_text
+from bcdm.folders import claim
 from bcdm.networks import UnrolledNetwork
 from bcdm.operators import LinearOperator
 from bcdm.problems import OneProblem
@@ -54,17 +56,18 @@ def run(
         if dry_run:
             report(plan(trainer))
             return folder
-        config = trainer.config
-        if processes.rank == 0:
-            _store_settings(config, folder)
-        trained = trainer.run()
-        if processes.rank == 0 and (trained or not (folder / "model/config.json").exists()):
-            problems, network = trainer.problems, trainer.state.average.module
-            facts = {"training_images": len(images), "parameters": count_parameters(network)}
-            single = problems.operator if isinstance(problems, OneProblem) else None
-            save_model(folder / "model", config, network, single, trainer.shape, facts)
-            report(f"wrote {folder / 'model'}")
-        processes.wait()
+        folder.mkdir(parents=True, exist_ok=True)
+        first = processes.rank == 0
+        with claim(folder, report) if first else nullcontext():
+            if first:
+                _store_settings(trainer.config, folder)
+            # Nobody looks for the last checkpoint while another run may still write one.
+            processes.wait()
+            trained = trainer.run()
+            if first and (trained or not (folder / "model/config.json").exists()):
+                _save(trainer, folder / "model")
+                report(f"wrote {folder / 'model'}")
+            processes.wait()
     return folder / "model"
 
 
@@ -88,11 +91,19 @@ def train(
         operator: Any linear operator for the prepared images; left out: that of the file.
         data: The data folder; BCDM_DATA when left out.
         out: Where the run is kept; runs/NAME when left out.
-        report: Hears of progress.
+        report: Takes lines of progress.
     """
     folders = [Path(folder) if folder is not None else None for folder in (data, out)]
     model = run(Path(path), overrides, *folders, dry_run=False, report=report, operator=operator)
     return load(model, operator)
+
+
+def _save(trainer: Trainer, folder: Path) -> None:
+    """Writes the model of a finished run."""
+    problems, network = trainer.problems, trainer.state.average.module
+    facts = {"training_images": len(trainer.images), "parameters": count_parameters(network)}
+    single = problems.operator if isinstance(problems, OneProblem) else None
+    save_model(folder, trainer.config, network, single, trainer.shape, facts)
 
 
 def count_parameters(network: nn.Module) -> int:
@@ -214,7 +225,6 @@ def _is_same(stored: RunConfig, config: RunConfig) -> bool:
 
 def _store_settings(config: RunConfig, folder: Path) -> None:
     """The resolved settings, beside what they make; a run in progress keeps its own."""
-    folder.mkdir(parents=True, exist_ok=True)
     stored = folder / "config.yaml"
     text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
     # By meaning, not by text: a later version may know more settings, at their defaults.

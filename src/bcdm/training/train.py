@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from bcdm.checkpoint import describe_operator, load
 from bcdm.checkpoint.building import (
+    build_augmentation,
     build_method,
     build_preparation,
     build_problems,
@@ -24,7 +25,7 @@ from bcdm.data import Augmentation, ImageBatches, ImageSource
 from bcdm.errors import InputError
 from bcdm.operators import LinearOperator
 from bcdm.training.logs import Log
-from bcdm.training.objective import LevelSampling, Objective
+from bcdm.training.objective import Objective
 from bcdm.training.state import Checkpoints, TrainingState
 from bcdm.training.validation import validate
 
@@ -103,17 +104,13 @@ class Trainer:
         method.network.to(processes.device)
         problems = build_problems(config, (shape[-2], shape[-1]), operator, data)
         self.problems = problems.to(processes.device)
-        law = config.training.levels
-        levels = LevelSampling(method.schedule, law.mean, law.std, law.end, law.uniform_time)
-        seed = config.training.seed
-        self.objective = Objective(method, self.problems, levels, seed)
+        options = config.training
+        self.objective = Objective(method, self.problems, options.levels, options.seed)
         optimizer = torch.optim.Adam(
-            method.network.parameters(),
-            lr=config.training.learning_rate,
-            betas=config.training.betas,
+            method.network.parameters(), lr=options.learning_rate, betas=options.betas
         )
         self.state = TrainingState(method.network, optimizer)
-        self.checkpoints = Checkpoints(folder / "checkpoints", config.training.keep)
+        self.checkpoints = Checkpoints(folder / "checkpoints", options.keep)
 
     def run(self) -> bool:
         """Trains from the last checkpoint to the last step; False: nothing was left to do."""
@@ -146,16 +143,7 @@ class Trainer:
         return ImageBatches(
             self.images,
             self.preparation,
-            Augmentation(
-                data.flip,
-                data.shift,
-                data.lesions,
-                data.value_range,
-                data.contrast,
-                data.turn,
-                data.zoom,
-                data.phase,
-            ),
+            build_augmentation(data),
             seed=options.seed,
             global_batch=options.batch,
             start_step=start,
