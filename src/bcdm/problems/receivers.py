@@ -13,7 +13,7 @@ from bcdm.errors import InputError
 from bcdm.operators import LinearOperator, Sense
 from bcdm.problems.coils import draw_birdcage, draw_smooth, warp_maps
 from bcdm.problems.families import Family, KSpace
-from bcdm.problems.measured import read_measured
+from bcdm.problems.mapfile import read_measured
 
 __all__ = ["Receivers"]
 

@@ -9,7 +9,7 @@ from bcdm.checkpoint.settings import RunConfig, parse_config
 from bcdm.errors import InputError
 from bcdm.problems.coils import draw_birdcage
 from bcdm.problems.families import KSpace
-from bcdm.problems.measured import read_measured
+from bcdm.problems.mapfile import read_measured
 from bcdm.problems.receivers import Receivers
 
 SIZE = (16, 20)
@@ -47,14 +47,14 @@ def test_sets_of_maps_are_read_and_images_left_alone(tmp_path: Path) -> None:
 def test_a_third_of_the_coils_are_measured_ones(tmp_path: Path) -> None:
     """Told by maps that no drawn coil has: all of them are flat."""
     np.save(tmp_path / "flat.npy", np.ones((4, *SIZE), np.complex64))
-    family = Receivers(KSpace(), (2, 4), str(tmp_path / "flat.npy"))
+    family = Receivers(KSpace(), (2, 4), maps=str(tmp_path / "flat.npy"))
     drawn = [family.draw(SIZE, np.random.default_rng(k)) for k in range(300)]
     flat = [float(one.maps.abs().std((-2, -1)).max()) < 1e-5 for one in drawn]
     assert np.mean(flat) == pytest.approx(1 / 3, abs=0.08)
 
 
 def test_sets_with_too_few_coils_are_passed_over(tmp_path: Path) -> None:
-    family = Receivers(KSpace(), (5, 9), str(store_maps(tmp_path, (2,))))
+    family = Receivers(KSpace(), (5, 9), maps=str(store_maps(tmp_path, (2,))))
     counts = [len(family.draw(SIZE, np.random.default_rng(k)).maps) for k in range(60)]
     assert min(counts) == 5
     assert max(counts) == 9
