@@ -12,7 +12,7 @@ from bcdm.noise.floor import Array, fit_decaying_floor, fit_floor
 from bcdm.noise.image import estimate_from_image
 from bcdm.noise.symmetry import Complex, Mask, estimate_from_symmetry, find_angle
 
-__all__ = ["estimate_from_k_space", "find_phase"]
+__all__ = ["check_kspace", "estimate_from_k_space", "find_phase", "transform"]
 
 _FEWEST_ENERGIES = 16
 _ENERGIES = 500  # of outer k-space, about: more take longer and tell no more
@@ -48,7 +48,7 @@ def estimate_from_k_space(kspace: ArrayLike, mask: ArrayLike | None = None) -> N
     >>> round(estimate_from_k_space(noise[0] + 1j * noise[1]).std, 1)
     1.0
     """
-    data, taken = _check(kspace, mask)
+    data, taken = check_kspace(kspace, mask)
     symmetry = estimate_from_symmetry(data, taken)
     if symmetry is None:
         angle = find_angle(data, taken)
@@ -79,7 +79,7 @@ def _estimate_from_air(data: Complex, taken: Mask) -> NoiseEstimate | None:
 
 def _estimate_from_positions(data: Complex, taken: Mask, edge: float) -> NoiseEstimate | None:
     if taken.all():
-        image = _cut_edges(_transform(_transform(data, -2), -1), (-2, -1), edge)
+        image = _cut_edges(transform(transform(data, -2), -1), (-2, -1), edge)
         planes = np.stack([image.real, image.imag], 2).reshape(-1, 2, *image.shape[-2:])
         try:
             return replace(estimate_from_image(planes), source="flat parts and air of the image")
@@ -92,7 +92,7 @@ def _estimate_from_positions(data: Complex, taken: Mask, edge: float) -> NoiseEs
         # A constant background is not zero in the line through the origin.
         lines[len(lines) // 2] = False
         if lines.sum() >= 2:
-            along = _cut_edges(_transform(data, axis - 2), (axis - 2,), edge)
+            along = _cut_edges(transform(data, axis - 2), (axis - 2,), edge)
             profile = np.moveaxis(along, axis - 2, -2)[..., lines]
             return _estimate_from_profile(np.abs(profile) ** 2 / 2)
     return None
@@ -156,16 +156,17 @@ def find_phase(kspace: ArrayLike, mask: ArrayLike | None = None) -> float | None
     >>> print(find_phase(kspace), round(find_phase(1j * kspace), 4))
     None 1.5708
     """
-    return find_angle(*_check(kspace, mask))
+    return find_angle(*check_kspace(kspace, mask))
 
 
-def _transform(data: Complex, axis: int) -> Complex:
+def transform(data: Complex, axis: int) -> Complex:
     """From frequency to position along one axis, both centred."""
     inner = np.fft.ifftshift(data, axis)
     return np.asarray(np.fft.fftshift(np.fft.ifft(inner, axis=axis, norm="ortho"), axis))
 
 
-def _check(kspace: ArrayLike, mask: ArrayLike | None) -> tuple[Complex, Mask]:
+def check_kspace(kspace: ArrayLike, mask: ArrayLike | None) -> tuple[Complex, Mask]:
+    """K-space as complex128, zero where it was not measured, and where it was."""
     data = np.asarray(kspace)
     if data.ndim != 4:
         raise ShapeError(f"give k-space (slices, coils, rows, columns), got {data.shape}")

@@ -1,0 +1,143 @@
+r"""Noise of several coils and between them, from a scan itself.
+
+A coil's signal is that of all others times something smooth, so that at one place the signals of
+$C$ coils fill few of $C$ directions, and noise fills them all. So noise is seen at every place,
+also where the object is: in the directions of the smaller eigenvalues of what is measured there.
+"""
+
+import math
+from functools import cache
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bcdm.errors import InputError
+from bcdm.noise.floor import Array
+from bcdm.noise.kspace import check_kspace, estimate_from_k_space, transform
+from bcdm.noise.scan import NoiseScan
+from bcdm.noise.symmetry import Complex, Mask
+
+__all__ = ["estimate_from_coils"]
+
+_MIDDLE = 1 / 16  # cycles per pixel: below it lines and samples are signal in every direction
+_EDGE = 1 / 8  # of a side at each end, that a receiver's filter may make quieter
+_PER_COIL = 4  # numbers at a place for each coil, at least: so many tell eigenvalues apart
+_ENOUGH = 50  # numbers for each coil, at places without signal
+_ROUNDS = 8
+_QUIET = 0.25  # of the places are quieter than the level that is taken
+
+
+def estimate_from_coils(kspace: ArrayLike, mask: ArrayLike | None = None) -> NoiseScan:
+    """Estimates the covariance of the coils' noise from Cartesian k-space itself.
+
+    Places are parts of the image where everything was sampled; positions along lines that were
+    sampled fully; else patches of outer k-space. The ends of the image are left out, because a
+    receiver's filter takes noise away at the ends of the readout.
+
+    Args:
+        kspace: Complex (slices, coils, rows, columns) with the origin in the middle.
+        mask: True where it was measured, (rows, columns). Left out: where anything is not zero.
+
+    >>> parts = np.random.default_rng(0).normal(size=(2, 1, 3, 64, 64))
+    >>> estimate_from_coils(parts[0] + 1j * parts[1]).std.round(1)
+    array([1., 1., 1.])
+    """
+    data, taken = check_kspace(kspace, mask)
+    if data.shape[1] == 1:
+        alone = estimate_from_k_space(data, taken)
+        return NoiseScan(np.full((1, 1), alone.std**2, np.complex128), max(alone.samples // 2, 2))
+    places = _find_places(data, taken)
+    numbers = places.shape[-1]
+    products = np.einsum("cpn,dpn->pcd", places, places.conj(), optimize=True) / (2 * numbers)
+    energies = np.einsum("pcc->p", products).real
+    if not (np.einsum("pcc->c", products).real > 0).all():
+        raise InputError("a coil is silent: leave it out")
+    products = products[energies > 0]
+    quiet = np.argsort(energies[energies > 0])[: max(1, len(products) // 4)]
+    covariance = products[quiet].mean(0)
+    for _ in range(_ROUNDS):
+        covariance, levels = _refine(covariance, products, numbers)
+    level = float(np.quantile(levels, _QUIET))
+    return NoiseScan(level * covariance, round(_QUIET * len(levels) * numbers))
+
+
+def _refine(covariance: Complex, products: Complex, numbers: int) -> tuple[Complex, Array]:
+    """One step: which directions of each place are noise, by what is known of it; its covariance.
+
+    Returns:
+        The covariance of unit mean level, and the level of each place.
+    """
+    coils = len(covariance)
+    factor = np.linalg.cholesky(covariance)
+    inverse = np.linalg.inv(factor)
+    values, vectors = np.linalg.eigh(inverse @ products @ inverse.conj().T)
+    half = max(1, coils // 2)
+    levels = values[:, :half].mean(1) / _expect_smaller(coils, numbers)
+    # No larger eigenvalue comes from noise alone (Marchenko and Pastur).
+    edge = 1.1 * (1 + math.sqrt(coils / numbers)) ** 2
+    is_noise = values <= edge * levels[:, None]
+    cleaned = np.where(is_noise, values / levels[:, None], 1.0)
+    # Places without any signal tell most, of others those with few directions of it.
+    silent = is_noise.all(1)
+    weights = is_noise.mean(1) ** 4
+    if silent.sum() * numbers >= _ENOUGH * coils:
+        weights = silent.astype(np.float64)
+    parts = np.einsum("pck,pk,pdk,p->cd", vectors, cleaned, vectors.conj(), weights, optimize=True)
+    mean = parts / weights.sum()
+    return factor @ mean @ factor.conj().T, levels
+
+
+@cache
+def _expect_smaller(coils: int, numbers: int) -> float:
+    """The mean of the smaller half of the eigenvalues where the noise is white, of unit level."""
+    rng = np.random.default_rng(0)
+    shape = (2, max(8, 2000 // coils**2), coils, numbers)
+    real, imaginary = rng.standard_normal(shape, np.float32)
+    noise = real + 1j * imaginary
+    values = np.linalg.eigvalsh(noise @ noise.conj().swapaxes(-1, -2) / (2 * numbers))
+    return float(values[:, : max(1, coils // 2)].mean())
+
+
+def _find_places(data: Complex, taken: Mask) -> Complex:
+    """Numbers (coils, places, numbers) that belong together by where they come from."""
+    least = _PER_COIL * data.shape[1]
+    if taken.all():
+        image = _cut_edges(_cut_edges(transform(transform(data, -2), -1), -2), -1)
+        side = min(math.ceil(math.sqrt(least)), *image.shape[-2:])
+        rows, columns = (extent // side for extent in image.shape[-2:])
+        cut = image[..., : rows * side, : columns * side]
+        blocks = cut.reshape(*data.shape[:2], rows, side, columns, side)
+        return _gather(blocks.transpose(1, 0, 2, 4, 3, 5), 3)
+    for axis in (0, 1):
+        lines = np.asarray(taken.all(axis))
+        if not np.array_equal(taken, np.broadcast_to(np.expand_dims(lines, axis), taken.shape)):
+            continue
+        lines &= np.abs(np.arange(len(lines)) / len(lines) - 0.5) > _MIDDLE
+        if lines.sum() >= 4:
+            along = _cut_edges(np.moveaxis(transform(data, axis - 2), axis - 2, -2), -2)
+            return _join(_gather(along[..., lines].transpose(1, 0, 2, 3), 2), least)
+    axes = [(np.arange(side) - side // 2) / side for side in taken.shape]
+    radius = np.hypot(axes[0][:, None], axes[1])
+    where = taken & (radius > _MIDDLE)
+    outwards = np.argsort(radius[where])
+    samples = data[..., where][..., outwards]
+    return _join(samples.transpose(1, 0, 2).reshape(len(samples[0]), -1, 1), least)
+
+
+def _cut_edges(image: Complex, axis: int) -> Complex:
+    length = image.shape[axis]
+    return image.take(range(round(_EDGE * length), length - round(_EDGE * length)), axis)
+
+
+def _gather(numbers: Complex, axes: int) -> Complex:
+    """Coils first, then one axis of places where there were `axes`, then one of numbers."""
+    coils, *rest = numbers.shape
+    return numbers.reshape(coils, math.prod(rest[:axes]), -1)
+
+
+def _join(places: Complex, least: int) -> Complex:
+    """Neighbours together, until there are enough numbers at a place."""
+    coils, count, numbers = places.shape
+    together = min(max(1, math.ceil(least / numbers)), count)
+    kept = count // together
+    return places[:, : kept * together].reshape(coils, kept, together * numbers)
