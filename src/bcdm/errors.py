@@ -1,5 +1,6 @@
 """Errors, each with one line that names the fix, and with what is at fault."""
 
+import errno
 from typing import ClassVar, Literal
 
 __all__ = [
@@ -10,10 +11,13 @@ __all__ = [
     "MachineError",
     "ModelError",
     "ShapeError",
+    "blames_machine",
 ]
 
 Fault = Literal["input", "model", "machine"]
 """What to look at: the data and settings given, the model, or memory, disk and network."""
+
+_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
 class InputError(ValueError):
@@ -40,6 +44,15 @@ class MachineError(RuntimeError):
     """Memory or disk that does not last: the same input may work elsewhere, or later."""
 
     fault: ClassVar[Fault] = "machine"
+
+
+def blames_machine(error: OSError) -> bool:
+    """Whether a file that cannot be read or written says something of the machine, not of itself.
+
+    >>> blames_machine(OSError(errno.ENOSPC, "No space left on device"))
+    True
+    """
+    return error.errno in _MACHINE
 
 
 class Cancelled(Exception):  # noqa: N818

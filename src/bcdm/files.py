@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "count_bytes",
+    "flush",
     "hash_path",
     "remove_partial",
     "replacing",
@@ -47,7 +48,7 @@ def replacing(target: Path) -> Iterator[Path]:
     partial = target.with_name(f"{_MARK}{own}-{target.name[-40:]}")
     try:
         yield partial
-        _flush(partial)
+        flush(partial)
         _rename(partial, target)
     finally:
         _remove(partial)
@@ -144,9 +145,10 @@ def _list_files(path: Path) -> list[Path]:
     return [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
 
 
-def _flush(partial: Path) -> None:
+def flush(path: Path) -> None:
+    """Returns when a file, or all files of a folder, would survive a crash of the machine."""
     # A rename may reach the disk before the content does; a crash would then leave an empty file.
-    for file in _list_files(partial):
+    for file in _list_files(path):
         # Windows flushes only what is open for writing.
         descriptor = os.open(file, os.O_RDWR | getattr(os, "O_BINARY", 0))
         try:

@@ -13,7 +13,7 @@ from typing import Any
 
 from bcdm.files import count_bytes
 
-__all__ = ["MARKER", "claim", "find_finished", "stays_inside"]
+__all__ = ["MARKER", "claim", "find_finished", "stays_inside", "try_claim"]
 
 # Written last, when all that it names is whole.
 MARKER = "run.json"
@@ -47,6 +47,32 @@ def claim(folder: Path, say: Callable[[str], None]) -> Iterator[bool]:
             if sys.platform != "win32":  # there an open file cannot be removed
                 path.unlink(missing_ok=True)
             os.close(descriptor)
+
+
+@contextmanager
+def try_claim(path: Path) -> Iterator[bool | None]:
+    """Takes a lock file if nobody holds it, without waiting.
+
+    Args:
+        path: The lock file, in a folder that exists. It is removed at the end.
+
+    Yields:
+        Whether it is ours; None where the file system has no locks.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    is_ours: bool | None = False
+    try:
+        try:
+            is_ours = _try_lock(descriptor) and _is_same(descriptor, path)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            is_ours = None
+        yield is_ours
+    finally:
+        if is_ours is not False and sys.platform != "win32":
+            path.unlink(missing_ok=True)
+        os.close(descriptor)
 
 
 def find_finished(folder: Path, request: str) -> dict[str, Any] | None:

@@ -1,9 +1,7 @@
 """How a command that fails ends: one line that says what is at fault, and an exit code."""
 
-import errno
-
 from bcdm.commands.extras import explain_missing
-from bcdm.errors import Fault, InputError, MachineError
+from bcdm.errors import Fault, InputError, MachineError, blames_machine
 
 __all__ = ["EXIT_CODES", "INTERRUPTED", "describe_failure"]
 
@@ -15,8 +13,6 @@ input or the model cannot be used; 3 the machine is at fault (memory, disk), the
 work later or elsewhere; 130 interrupted. Errors are one line on stderr."""
 
 _CODES: dict[Fault, int] = {"input": 2, "model": 2, "machine": 3}
-# What a file that cannot be read or written says of the machine, not of the file.
-_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
 def describe_failure(
@@ -46,6 +42,6 @@ def describe_failure(
 def _find_fault(error: InputError | MachineError | OSError | MemoryError) -> Fault:
     if isinstance(error, InputError | MachineError):
         return error.fault
-    if isinstance(error, MemoryError) or error.errno in _MACHINE:
+    if isinstance(error, MemoryError) or blames_machine(error):
         return "machine"
     return "input"

@@ -9,7 +9,9 @@ import click
 __all__ = [
     "data_option",
     "mask_option",
+    "operator_option",
     "output_folder",
+    "plan_options",
     "precision_option",
     "records_option",
     "work_option",
@@ -42,6 +44,21 @@ def mask_option(command: Command) -> Command:
     mask = click.option("--mask", type=kind, help="What was measured, if not inside.")
     key = click.option("--key", help="The array to read, if the file holds several.")
     return mask(key(command))
+
+
+def operator_option(command: Command) -> Command:
+    """How it was measured."""
+    said = 'How it was measured: a stored operator, or such as "{kind: gaussian_blur, std: 1.3}".'
+    return click.option("--operator", metavar="FILE|YAML", help=said)(command)
+
+
+def plan_options(command: Command) -> Command:
+    """How to sample."""
+    samples = click.option("--samples", default=16, show_default=True, help="Of each slice.")
+    calls = click.option("--calls", default=20, show_default=True, help="Network calls per sample.")
+    seed = click.option("--seed", default=0, show_default=True)
+    batch = click.option("--batch", default=8, show_default=True, help="Samples at once.")
+    return samples(calls(seed(batch(command))))
 
 
 def work_option(folder: str) -> Callable[[Command], Command]:

@@ -1,9 +1,8 @@
 """`bcdm reconstruct` and `bcdm demo`: from files that exist to results."""
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,7 +10,7 @@ from bcdm.commands.echo import answer, say
 from bcdm.commands.extras import require
 from bcdm.commands.failures import INTERRUPTED
 from bcdm.commands.inputs import for_each
-from bcdm.commands.options import mask_option
+from bcdm.commands.options import mask_option, operator_option, plan_options
 from bcdm.commands.requests import Given, describe_request, name_left_out, show_finished
 from bcdm.errors import InputError
 from bcdm.folders import find_finished
@@ -21,33 +20,19 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from bcdm.checkpoint import Model
-    from bcdm.operators import LinearOperator
     from bcdm.reconstruction.files import Finished, Plan
     from bcdm.reconstruction.fitting import Fitted
 
 __all__ = ["demo", "reconstruct"]
 
 
-def _plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """How to sample."""
-    samples = click.option("--samples", default=16, show_default=True, help="Of each slice.")
-    calls = click.option("--calls", default=20, show_default=True, help="Network calls per sample.")
-    seed = click.option("--seed", default=0, show_default=True)
-    batch = click.option("--batch", default=8, show_default=True, help="Samples at once.")
-    return samples(calls(seed(batch(command))))
-
-
 @click.command()
 @click.argument("inputs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--model", required=True, help="A name of a shipped model, or a folder.")
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path, file_okay=False))
-@_plan_options
+@plan_options
 @mask_option
-@click.option(
-    "--operator",
-    metavar="FILE|YAML",
-    help='How it was measured: a stored operator, or such as "{kind: gaussian_blur, std: 1.3}".',
-)
+@operator_option
 @click.option(
     "--noise-std",
     type=float,
@@ -210,28 +195,20 @@ def _write_report(page: Path, fitted: "Fitted", truth: "Tensor | None", done: "F
 
 def _fit(path: Path, model: "Model", plan: "Plan", given: Given) -> "tuple[Fitted, Tensor | None]":
     """The scan in the model's units, and the clean images behind it where it is simulated."""
+    from bcdm.checkpoint.given import read_operator
     from bcdm.reconstruction.fitting import fit_scan
     from bcdm.reconstruction.simulation import simulate_scan
     from bcdm.scans import read_scan
 
     scan = read_scan(path, given.mask, given.key)
-    operator = None if given.operator is None else _choose_operator(given.operator, model)
+    operator = None
+    if given.operator is not None:
+        operator = read_operator(given.operator, (model.shape[-2], model.shape[-1]))
     if not given.simulate:
         return fit_scan(scan, model, noise_std=given.noise_std, operator=operator), None
     found = simulate_scan(scan, model, seed=plan.seed, noise_std=given.noise_std, operator=operator)
     say(f"{path.name} is taken as a clean image: the measurement is SIMULATED")
     return found
-
-
-def _choose_operator(text: str, model: "Model") -> "LinearOperator":
-    """A stored operator, or one for images of the model by its settings."""
-    from bcdm.checkpoint import load_operator
-    from bcdm.checkpoint.building import build_operator
-    from bcdm.checkpoint.settings import parse_operator
-
-    if Path(text).suffix == ".safetensors":
-        return load_operator(Path(text))
-    return build_operator(parse_operator(text), (model.shape[-2], model.shape[-1]))
 
 
 @click.command()

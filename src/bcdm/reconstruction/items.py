@@ -1,6 +1,5 @@
 """Many measurements to outcomes: the seam that command, archive and service share."""
 
-import errno
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,15 @@ import torch
 from torch import Tensor
 
 from bcdm.checkpoint import Model
-from bcdm.errors import Cancelled, Fault, InputError, MachineError, ModelError, ShapeError
+from bcdm.errors import (
+    Cancelled,
+    Fault,
+    InputError,
+    MachineError,
+    ModelError,
+    ShapeError,
+    blames_machine,
+)
 from bcdm.measurement import Measurement
 from bcdm.reconstruction.drawing import (
     Drawer,
@@ -29,8 +36,6 @@ __all__ = ["LEVEL", "Outcome", "Plan", "RefusedError", "Status", "reconstruct_it
 
 LEVEL = 0.8
 Status = Literal["done", "refused", "failed"]
-# What a file that cannot be read or written says of the machine, not of the file.
-_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 _log = logging.getLogger(__name__)
 
@@ -213,7 +218,7 @@ def _fail(name: str, error: Exception, blamed: Fault) -> Outcome:
     """The outcome of an item that ended in an error; raises what is no fault of the item."""
     if isinstance(error, Cancelled | MachineError):
         raise error
-    if is_memory(error) or (isinstance(error, OSError) and error.errno in _MACHINE):
+    if is_memory(error) or (isinstance(error, OSError) and blames_machine(error)):
         raise MachineError(f"{name}: {error}") from error
     if isinstance(error, InputError):
         status: Status = "refused" if isinstance(error, RefusedError | UnfitError) else "failed"

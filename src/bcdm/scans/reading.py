@@ -15,7 +15,7 @@ from bcdm.scans.layout import shape_mask
 from bcdm.scans.limits import check_pieces
 from bcdm.scans.scan import Scan
 
-__all__ = ["perform", "read_mask", "read_provenance_text", "read_scan"]
+__all__ = ["complete", "perform", "read_mask", "read_provenance_text", "read_scan"]
 
 
 def read_scan(path: str | Path, mask: str | Path | None = None, key: str | None = None) -> Scan:
@@ -70,7 +70,7 @@ def _read_scan(path: Path, mask: Path | None, key: str | None) -> Scan:
     if mask is not None:
         rows, columns = scan.data.shape[-2:]
         scan = replace(scan, mask=_read_mask(mask, (rows, columns), scan))
-    return _complete(scan)
+    return complete(scan)
 
 
 def _read_mask(path: Path, size: tuple[int, int], beside: Scan | None) -> NDArray[np.bool_]:
@@ -86,7 +86,7 @@ def _read_mask(path: Path, size: tuple[int, int], beside: Scan | None) -> NDArra
     return shape_mask(path, (held.data != 0).any((0, 1)), size)
 
 
-def _complete(scan: Scan) -> Scan:
+def complete(scan: Scan) -> Scan:
     """Refuses numbers that are none, and finds what was sampled where no mask says so."""
     check_pieces(scan.path, len(scan.data), "slices")
     for numbers in (*scan.data, *([] if scan.noise is None else [scan.noise])):

@@ -1,0 +1,155 @@
+"""Items that are slices of files: a folder, a pattern, or objects below an address."""
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from bcdm.archive.entries import Entry, Fitter
+from bcdm.archive.listing import find_root, list_objects, walk
+from bcdm.archive.places import Place, is_remote, open_place
+from bcdm.errors import InputError, MachineError
+from bcdm.files import hash_path
+from bcdm.reconstruction.fitting import Fitted
+from bcdm.scans import Scan, read_scan
+from bcdm.text import printable
+
+__all__ = ["Files"]
+
+
+class Files:
+    """Files that `bcdm reconstruct` takes, a shard of about as many slices as asked for.
+
+    Which files there are is written down once, as a list for each shard: later runs see the same
+    ones, and no run holds all names in memory.
+
+    Args:
+        text: Folder, pattern or address.
+        place: The archive, where the lists go.
+        shard: About how many slices a shard has; the first file tells how many are in a file.
+        mask: File that says what was measured.
+        key: The array to read.
+    """
+
+    def __init__(
+        self, text: str, place: Place, shard: int, mask: str | None = None, key: str | None = None
+    ) -> None:
+        self._text = text if is_remote(text) else str(Path(text).absolute())
+        self._place, self._shard = place, shard
+        self._mask, self._key = mask, key
+
+    def describe(self) -> Mapping[str, Any]:
+        """See `Source`."""
+        return {"files": self._text}
+
+    def plan(self) -> tuple[int, int | None]:
+        """See `Source`."""
+        root, names = self._list()
+        first = next(names, None)
+        if first is None:
+            raise InputError(f"{self._text} means no files: check folder or pattern")
+        each = max(1, self._shard // self._count_slices(root, first))
+        block, number = [first, *islice(names, each - 1)], 0
+        while block:
+            # As JSON, because a name may hold line breaks, and need not be UTF-8.
+            text = "".join(f"{json.dumps(name)}\n" for name in block)
+            self._place.write(_name_list(number), text.encode())
+            block, number = list(islice(names, each)), number + 1
+        return number, None
+
+    def read(self, shard: int, fitter: Fitter) -> Iterator[Entry]:
+        """See `Source`."""
+        held = self._place.read(_name_list(shard))
+        if held is None:
+            raise InputError(f"{self._place} lacks the list of shard {shard}: begin it anew")
+        root = self._split()[0]
+        if not is_remote(root) and not Path(root).is_dir():
+            # Not a fault of each file: a disk that is gone would else fail an item after the other.
+            raise MachineError(f"{root} is not there: mount it, and go on by the same command")
+        for line in held.splitlines():
+            yield from self._read_file(root, json.loads(line), fitter)
+
+    def _read_file(self, root: str, name: str, fitter: Fitter) -> Iterator[Entry]:
+        shown = printable(name)
+        try:
+            with _fetch(root, name) as path:
+                scan = read_scan(path, self._mask, self._key)
+                content = hash_path(path)
+        except (InputError, OSError) as error:
+            own = hashlib.sha256(json.dumps(name).encode()).hexdigest()
+            yield Entry(own, shown, _raise(error))
+            return
+        fit = _remember(scan, fitter)
+        for number in range(len(scan.data)):
+            # As `bcdm reconstruct` names slices, so that both draw the same samples.
+            yield Entry(f"{content}/{number}", f"{shown} {number}", fit, number)
+
+    def _count_slices(self, root: str, name: str) -> int:
+        """How many slices the first file has; one where it cannot be read."""
+        try:
+            with _fetch(root, name) as path:
+                return max(1, len(read_scan(path, self._mask, self._key).data))
+        except InputError:
+            return 1
+
+    def _split(self) -> tuple[str, tuple[str, ...]]:
+        """The folder above all files, and the pattern in it."""
+        if is_remote(self._text):
+            return list_objects(self._text)[0], ("**",)
+        path = Path(self._text)
+        if path.is_file():
+            return str(path.parent), (path.name,)
+        # A name with brackets that exists is no pattern.
+        return (self._text, ("**",)) if path.is_dir() else find_root(self._text)
+
+    def _list(self) -> tuple[str, Iterator[str]]:
+        if is_remote(self._text):
+            return list_objects(self._text)
+        root, parts = self._split()
+        if Path(self._text).is_file():
+            return root, iter(parts)
+        if not Path(root).is_dir():
+            raise InputError(f"{self._text} is no file or folder: check the path")
+        return root, walk(Path(root), parts)
+
+
+def _name_list(shard: int) -> str:
+    """Not all in one folder: there may be 100,000."""
+    return f"inputs/{shard // 1000:05d}/{shard:08d}.txt"
+
+
+@contextmanager
+def _fetch(root: str, name: str) -> Iterator[Path]:
+    """A file on a disk of this machine."""
+    if not is_remote(root):
+        yield Path(root, name)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        content = open_place(root).read(name)
+        if content is None:
+            raise InputError(f"{name} is no longer there")
+        path = Path(folder, Path(name).name)
+        path.write_bytes(content)
+        yield path
+
+
+def _remember(scan: Scan, fitter: Fitter) -> Callable[[], Fitted]:
+    """Fits a scan when its first slice is asked for, and once."""
+
+    @cache
+    def fit() -> Fitted:
+        return fitter.fit(scan)
+
+    return fit
+
+
+def _raise(error: Exception) -> Callable[[], Fitted]:
+    def fit() -> Fitted:
+        raise error
+
+    return fit

@@ -1,0 +1,110 @@
+"""The head of an archive: what it is of, written before its first shard and never changed."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bcdm.archive.entries import Source
+from bcdm.archive.files import Files
+from bcdm.archive.job import Job
+from bcdm.archive.places import Place, open_place
+from bcdm.archive.tables import Table, is_table
+from bcdm.errors import InputError
+from bcdm.reconstruction.provenance import hash_content
+
+__all__ = ["Head", "begin", "open_source", "read_head"]
+
+HEAD = "archive.json"
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Head:
+    """What an archive is of.
+
+    Attributes:
+        id: Hash of the settings.
+        settings: All that its numbers depend on.
+        job: What was asked for, in the words of who began it.
+        shards: How many there are.
+        items: How many there are, if that was known from the beginning.
+    """
+
+    id: str
+    settings: Mapping[str, Any]
+    job: Mapping[str, Any]
+    shards: int
+    items: int | None
+
+
+def open_source(job: Job, place: Place) -> Source:
+    """The measurements of a job."""
+    if is_table(job.source):
+        return Table(job.source, job.shard, job.mask, job.key)
+    return Files(job.source, place, job.shard, job.mask, job.key)
+
+
+def read_head(place: Place) -> Head | None:
+    """The head of an archive; None where there is none yet."""
+    held = place.read(HEAD)
+    if held is None:
+        return None
+    try:
+        content = json.loads(held)
+        if content.pop("format") != _FORMAT:
+            raise InputError(f"{place} is an archive of another version of bcdm")
+        head = Head(**content)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{place}/{HEAD} is damaged: choose another folder") from None
+    return head
+
+
+def begin(job: Job, say: Callable[[str], None]) -> Head:
+    """Begins an archive, or goes on with it if it was begun by the same settings.
+
+    Raises:
+        InputError: If it was begun by others.
+    """
+    place = open_place(job.out)
+    source = open_source(job, place)
+    settings = json.loads(json.dumps(job.describe(source.describe())))
+    head = read_head(place)
+    if head is None:
+        with place.alone(say):
+            head = read_head(place) or _write_head(job, place, source, settings)
+    if head.id != hash_content(settings):
+        changed = sorted(
+            name
+            for name in settings.keys() | head.settings.keys()
+            if settings.get(name) != head.settings.get(name)
+        )
+        was = ", ".join(f"{name} was {_show(head.settings.get(name))}" for name in changed)
+        raise InputError(
+            f"{job.out} was begun with other settings ({was}): repeat them, or choose another OUT"
+        )
+    return head
+
+
+def _write_head(job: Job, place: Place, source: Source, settings: Mapping[str, Any]) -> Head:
+    if any(not name.startswith(".") for name in place.list("")) and not _is_plan(place):
+        raise InputError(f"{place} is not empty and no archive: choose another OUT")
+    shards, items = source.plan()
+    head = Head(hash_content(settings), settings, asdict(job), shards, items)
+    content = {"format": _FORMAT, **asdict(head)}
+    place.create(HEAD, (json.dumps(content, indent=1) + "\n").encode())
+    found = read_head(place)
+    assert found is not None
+    return found
+
+
+def _is_plan(place: Place) -> bool:
+    """Whether it is what a run left that was killed while it planned."""
+    return all(name == "inputs" or name.startswith(".") for name in place.list(""))
+
+
+def _show(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

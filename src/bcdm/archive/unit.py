@@ -1,0 +1,213 @@
+"""The unit of work: one shard is read, reconstructed, written whole, and committed.
+
+It knows no scheduler. Whoever runs it, how often and in which order, gives the same bits: noise
+belongs to items, and a marker is written last, by one of all who did the same work.
+"""
+
+import secrets
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
+
+from bcdm.archive.entries import Entry, Fitter, Source
+from bcdm.archive.heads import Head, open_source
+from bcdm.archive.job import Job
+from bcdm.archive.markers import (
+    Counts,
+    Marker,
+    describe_machine,
+    name_marker,
+    name_shard,
+    read_marker,
+)
+from bcdm.archive.places import Place, open_place
+from bcdm.archive.store import ShardWriter, remove_shard
+from bcdm.checkpoint import Model, load
+from bcdm.checkpoint.given import read_operator
+from bcdm.errors import MachineError, blames_machine
+from bcdm.measurement import Measurement
+from bcdm.reconstruction.drawing import Progress
+from bcdm.reconstruction.fitting import Fitted
+from bcdm.reconstruction.items import Outcome, Plan, reconstruct_items
+
+__all__ = ["Finished", "Unit", "open_unit"]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What became of a shard.
+
+    Attributes:
+        state: "new" if it was done now; "there" if it was before; "busy" if another worker has it.
+        counts: Of its items; None where another one has it.
+    """
+
+    state: Literal["new", "there", "busy"]
+    counts: Counts | None
+
+
+@dataclass(frozen=True)
+class Unit:
+    """All that a worker keeps from shard to shard.
+
+    Attributes:
+        place: The archive.
+        head: Its head.
+        source: The measurements.
+        model: The model.
+        plan: How to sample.
+        fitter: From files to the model's units.
+        cards: Whether to keep the checks behind each light.
+    """
+
+    place: Place
+    head: Head
+    source: Source
+    model: Model
+    plan: Plan
+    fitter: Fitter
+    cards: bool = False
+
+    def run(
+        self,
+        shard: int,
+        on_step: Callable[[Progress], None] | None = None,
+        on_item: Callable[[Outcome], None] | None = None,
+    ) -> Finished:
+        """Does a shard, unless it is done or another worker is at it.
+
+        Args:
+            shard: Its number.
+            on_step: Called after every network call; what it raises ends the work.
+            on_item: Called with every outcome.
+
+        Raises:
+            MachineError: Where memory, disk or network do not last.
+        """
+        done = self.find(shard)
+        if done is not None:
+            return done
+        with self.place.take(name_shard(shard)) as is_ours:
+            # It may have been finished since.
+            done = self.find(shard)
+            if done is not None or is_ours is False:
+                return done or Finished("busy", None)
+            self._tidy(shard, alone=is_ours is True)
+            return self._do(shard, on_step, on_item)
+
+    def find(self, shard: int) -> Finished | None:
+        """What its marker says, if it is finished."""
+        marker = read_marker(self.place, shard, self.head.id)
+        return None if marker is None else Finished("there", Counts.from_plain(marker.counts))
+
+    def draw(
+        self,
+        entries: Iterator[Entry],
+        on_step: Callable[[Progress], None] | None = None,
+    ) -> Iterator[tuple[int, Entry, Fitted | None, Outcome]]:
+        """Outcomes of items, with their places among the items; almost in that order."""
+        # Items of equal content have one name, and the same outcome.
+        waiting: defaultdict[str, deque[tuple[int, Entry]]] = defaultdict(deque)
+        fitted: dict[int, Fitted] = {}
+
+        def measure(row: int, entry: Entry) -> Measurement:
+            fitted[row] = entry.fit()
+            return fitted[row].measure(entry.slice)
+
+        def name_all() -> Iterator[tuple[str, Callable[[], Measurement]]]:
+            for row, entry in enumerate(entries):
+                waiting[entry.id].append((row, entry))
+                yield entry.id, lambda row=row, entry=entry: measure(row, entry)  # type: ignore[misc]
+
+        for outcome in reconstruct_items(self.model, name_all(), self.plan, on_step):
+            row, entry = waiting[outcome.id].popleft()
+            if not waiting[outcome.id]:
+                del waiting[outcome.id]
+            yield row, entry, fitted.pop(row, None), outcome
+
+    def _do(
+        self,
+        shard: int,
+        on_step: Callable[[Progress], None] | None,
+        on_item: Callable[[Outcome], None] | None,
+    ) -> Finished:
+        # A name of its own: where there are no locks, two may be at it.
+        stem = f"{name_shard(shard)}-{secrets.token_hex(4)}"
+        try:
+            marker, counts = self._write(shard, stem, on_step, on_item)
+            is_first = self.place.create(name_marker(shard), marker.encode())
+        except BaseException as error:
+            with suppress(OSError, MachineError):
+                remove_shard(self.place, stem)
+            if isinstance(error, OSError) and blames_machine(error):
+                raise MachineError(f"{self.place}: {error.strerror}") from error
+            raise
+        if is_first:
+            return Finished("new", counts)
+        # Somebody was faster, and has written the same.
+        remove_shard(self.place, stem)
+        return Finished("there", counts)
+
+    def _write(
+        self,
+        shard: int,
+        stem: str,
+        on_step: Callable[[Progress], None] | None,
+        on_item: Callable[[Outcome], None] | None,
+    ) -> tuple[Marker, Counts]:
+        """Writes all of a shard but its marker."""
+        began, counts = time.process_time(), Counts()
+        kept = self.plan.samples if self.plan.keep else 0
+        shape, size = tuple(self.model.shape), int(self.head.settings["shard"])
+        writer = ShardWriter(self.place, stem, shape, kept, size)
+        entries = self.source.read(shard, self.fitter)
+        for row, entry, fitted, outcome in self.draw(entries, on_step):
+            writer.add(row, outcome, entry.name, fitted, cards=self.cards)
+            counts.count(outcome.status, outcome.light, outcome.reason)
+            if on_item is not None:
+                on_item(outcome)
+        hashes = writer.close()
+        seconds = round(time.process_time() - began, 3)
+        marker = Marker(
+            self.head.id,
+            shard,
+            stem,
+            counts.to_plain(),
+            hashes,
+            seconds,
+            made_by=describe_machine(),
+        )
+        return marker, counts
+
+    def _tidy(self, shard: int, *, alone: bool) -> None:
+        """Removes what workers that were killed left of a shard that is not finished.
+
+        Args:
+            shard: Its number.
+            alone: Whether nobody else can be at it; else only a damaged marker is removed.
+        """
+        folder, _, name = name_shard(shard).rpartition("/")
+        for left in list(self.place.list(folder)):
+            if left == f"{name}.json" or (alone and left.startswith(f"{name}-")):
+                self.place.remove(f"{folder}/{left}")
+
+
+def open_unit(job: Job, head: Head) -> Unit:
+    """Loads what a worker needs."""
+    place, model = open_place(job.out), load(job.model)
+    operator = None
+    if job.operator is not None:
+        operator = read_operator(job.operator, (model.shape[-2], model.shape[-1]))
+    plan = Plan(
+        samples=job.samples,
+        calls=job.calls,
+        seed=job.seed,
+        batch=job.batch,
+        force=job.force,
+        keep=job.keep,
+    )
+    fitter = Fitter(model, operator, job.noise_std)
+    return Unit(place, head, open_source(job, place), model, plan, fitter, job.cards)

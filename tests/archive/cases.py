@@ -1,0 +1,36 @@
+"""A small archive of k-space: rows of one zarr group, each with its noise level."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+import zarr
+from tests.conftest import smooth_images
+
+from bcdm.archive.heads import begin
+from bcdm.archive.job import Job
+from bcdm.archive.unit import Unit, open_unit
+from bcdm.checkpoint import load
+from bcdm.measurement import Measurement
+
+FAST = {"samples": 9, "calls": 2, "batch": 16, "force": True}
+
+
+def measure_rows(model: Path, count: int) -> np.ndarray:
+    """K-space of smooth images from 0 to 100, with noise of 2.5."""
+    images = 50 * (smooth_images(count) + 1)
+    measured = Measurement.simulate(images, load(model).operator, 2.5, seed=1)
+    return measured.y.numpy().astype(np.complex64)
+
+
+def write_table(path: Path, y: np.ndarray, **others: np.ndarray) -> Path:
+    group = zarr.create_group(path, zarr_format=3)
+    group.create_array("kspace", data=y, chunks=(4, *y.shape[1:]))
+    for name, values in {"noise_std": np.full(len(y), 2.5), **others}.items():
+        group.create_array(name, data=np.asarray(values))
+    return path
+
+
+def open_job(job: Job) -> Unit:
+    torch.set_num_threads(1)
+    return open_unit(job, begin(job, print))

@@ -1,0 +1,263 @@
+"""One shard: the same bits whoever does it, how often, and in which shard its items are."""
+
+import errno
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from tests.archive.cases import FAST, open_job, write_table
+
+from bcdm.archive.heads import begin
+from bcdm.archive.job import Job
+from bcdm.archive.markers import list_markers, name_marker, read_marker
+from bcdm.archive.places import Folder
+from bcdm.archive.store import hash_shard, open_group, read_lines
+from bcdm.checkpoint import load
+from bcdm.errors import Cancelled, InputError, MachineError
+from bcdm.reconstruction import reconstruct
+from bcdm.reconstruction.drawing import Progress
+from bcdm.reconstruction.fitting import fit_scan
+from bcdm.scans import read_scan
+
+
+def run_all(job: Job) -> Folder:
+    unit = open_job(job)
+    for shard in range(unit.head.shards):
+        assert unit.run(shard).state == "new"
+    return Folder(Path(job.out))
+
+
+def collect(place: Folder) -> dict[str, np.ndarray]:
+    """All arrays of an archive, end to end."""
+    head = json.loads((place.path / "archive.json").read_text())
+    parts: dict[str, list[np.ndarray]] = {}
+    for marker in list_markers(place, head["shards"], head["id"]):
+        for name, array in open_group(place, marker.stem).arrays():
+            parts.setdefault(name, []).append(np.asarray(array[...]))
+    return {name: np.concatenate(some) for name, some in parts.items()}
+
+
+def test_every_item_is_there_once_in_the_units_of_its_file(job: Job, rows, scanner: Path) -> None:
+    place = run_all(job)
+    found = collect(place)
+    assert found["mean"].shape == (10, 1, 16, 16)
+    assert (found["status"] == 0).all()
+    assert (found["size"] == 16).all()
+    assert (found["low"] <= found["high"]).all()
+    # Smooth images from 0 to 100: the model was never trained, so that only the scale is right.
+    assert 20 < found["mean"].mean() < 80
+    names = [
+        line["from"]
+        for marker in list_markers(place, 3, begin(job, print).id)
+        for line in read_lines(place, marker.stem)
+    ]
+    assert names == [f"row {k}" for k in range(10)]
+
+
+def test_shards_and_order_do_not_change_an_item(job: Job, tmp_path: Path, rows) -> None:
+    """Other shards, rows in another order, a second run: the bits stay."""
+    one = collect(run_all(job))
+    other = replace(job, out=str(tmp_path / "other"), shard=3)
+    two = collect(run_all(other))
+    turned = write_table(tmp_path / "turned.zarr", rows[::-1].copy())
+    three = collect(run_all(replace(job, source=str(turned), out=str(tmp_path / "third"))))
+    for name, values in one.items():
+        np.testing.assert_array_equal(values, two[name])
+        np.testing.assert_array_equal(values, three[name][::-1])
+
+
+def test_files_give_the_samples_of_the_command(scanner: Path, rows, tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    (folder / "deep").mkdir(parents=True)
+    np.savez(folder / "deep" / "a.npz", kspace=rows[:3])
+    np.savez(folder / "b.npz", kspace=rows[3:5])
+    (folder / "c.npz").write_bytes(b"nothing")
+    out = tmp_path / "out"
+    job = Job(str(folder), str(out), str(scanner), shard=4, noise_std=2.5, keep=True, **FAST)
+    place = run_all(job)
+    found = collect(place)
+    # The first file has two slices, so that a shard of four has two files.
+    assert begin(job, print).shards == 2
+    assert found["status"].tolist() == [0, 0, 2, 0, 0, 0]
+    model = load(scanner)
+    fitted = fit_scan(read_scan(folder / "b.npz"), model, noise_std=2.5)
+    item = next(read_lines(place, next(list_markers(place, 2, begin(job, print).id)).stem))
+    measured = fitted.measure(0)
+    drawn = reconstruct(
+        model, measured, samples=9, calls=2, batch=16, items=[item["id"]], progress=False
+    )
+    # A call for fewer than a batch is not filled up, and rounds differently.
+    np.testing.assert_allclose(
+        found["samples"][0], fitted.units.to_file(drawn.samples[:, 0]), atol=1e-3
+    )
+
+
+def test_a_bad_item_has_a_reason_and_stops_nothing(tmp_path: Path, rows, scanner: Path) -> None:
+    bad = rows.copy()
+    bad[1, 0, 3, 3] = np.nan
+    bad[2] = 0
+    table = write_table(tmp_path / "bad.zarr", bad)
+    place = run_all(Job(str(table), str(tmp_path / "o"), str(scanner), shard=10, **FAST))
+    marker = next(
+        list_markers(place, 1, json.loads((place.path / "archive.json").read_text())["id"])
+    )
+    assert marker.counts["status"] == {"done": 8, "failed": 2}
+    lines = list(read_lines(place, marker.stem))
+    assert "not finite" in lines[1]["reason"]
+    assert "zeros alone" in lines[2]["reason"]
+    group = open_group(place, marker.stem)
+    assert np.isnan(group["mean"][1:3]).all()
+    assert np.isfinite(group["mean"][3:]).all()
+    assert group["status"][:4].tolist() == [0, 2, 2, 0]
+
+
+def test_items_of_equal_content_are_all_written(tmp_path: Path, rows, scanner: Path) -> None:
+    same = np.concatenate([rows[:1]] * 3 + [rows[1:2]])
+    table = write_table(tmp_path / "same.zarr", same)
+    found = collect(run_all(Job(str(table), str(tmp_path / "o"), str(scanner), shard=9, **FAST)))
+    np.testing.assert_array_equal(found["mean"][0], found["mean"][2])
+    assert not np.array_equal(found["mean"][0], found["mean"][3])
+
+
+def test_each_row_has_its_own_mask(tmp_path: Path, rows, scanner: Path) -> None:
+    """A model of one mask refuses the row that was measured by another."""
+    mask = np.repeat((rows[:1, 0] != 0), len(rows), 0).astype(np.uint8)
+    mask[4, 0] ^= 1
+    table = write_table(tmp_path / "masks.zarr", rows, mask=mask)
+    found = collect(run_all(Job(str(table), str(tmp_path / "o"), str(scanner), **FAST)))
+    assert found["status"].tolist() == [0, 0, 0, 0, 1, 0, 0, 0, 0, 0]
+
+
+def test_a_finished_shard_is_skipped_and_a_damaged_marker_is_not(job: Job) -> None:
+    unit = open_job(job)
+    assert unit.run(0).state == "new"
+    assert unit.run(0).state == "there"
+    marker = Path(job.out, name_marker(0))
+    first = read_marker(unit.place, 0, unit.head.id)
+    marker.write_text(marker.read_text().replace('"done": 4', '"done": 5'))
+    assert unit.find(0) is None
+    assert unit.run(0).state == "new"
+    second = read_marker(unit.place, 0, unit.head.id)
+    assert first.hashes == second.hashes
+    assert hash_shard(unit.place, second.stem, second.hashes) == second.hashes
+    # What the first one wrote is gone.
+    assert len(list(marker.parent.glob("*.zarr"))) == 1
+
+
+def test_what_another_worker_does_is_left_to_it(job: Job) -> None:
+    unit, other = open_job(job), open_job(job)
+    states = []
+
+    def ask(_: Progress) -> None:
+        if not states:
+            states.append(other.run(0).state)
+
+    assert unit.run(0, ask).state == "new"
+    assert states == ["busy"]
+
+
+def test_without_locks_two_do_the_same_and_one_commits(job: Job, monkeypatch) -> None:
+    from contextlib import nullcontext
+
+    monkeypatch.setattr(Folder, "take", lambda *_: nullcontext(None))
+    unit, other = open_job(job), open_job(job)
+    states = []
+
+    def ask(_: Progress) -> None:
+        if not states:
+            states.append("begun")
+            states.append(other.run(0).state)
+
+    assert unit.run(0, ask).state == "there"
+    assert states == ["begun", "new"]
+    marker = read_marker(unit.place, 0, unit.head.id)
+    assert hash_shard(unit.place, marker.stem, marker.hashes) == marker.hashes
+    assert len(list(Path(job.out, "shards/00000").glob("*.zarr"))) == 1
+
+
+def test_a_full_disk_stops_and_leaves_nothing_half(job: Job, monkeypatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    unit = open_job(job)
+    monkeypatch.setattr(Folder, "settle", fail)
+    with pytest.raises(MachineError, match="No space"):
+        unit.run(0)
+    assert list(Path(job.out, "shards/00000").iterdir()) == []
+    monkeypatch.undo()
+    assert unit.run(0).state == "new"
+
+
+def test_cancelling_leaves_nothing_half(job: Job) -> None:
+    def cancel(_: Progress) -> None:
+        raise Cancelled
+
+    unit = open_job(job)
+    with pytest.raises(Cancelled):
+        unit.run(0, cancel)
+    assert list(Path(job.out, "shards/00000").iterdir()) == []
+
+
+def test_other_settings_are_refused(job: Job, tmp_path: Path, rows, scanner: Path) -> None:
+    begin(job, print)
+    assert begin(job, print).shards == 3
+    for name, value in (("seed", 1), ("calls", 3), ("shard", 5), ("threads", 2), ("keep", True)):
+        with pytest.raises(InputError, match=f"other settings .*{name} was"):
+            begin(replace(job, **{name: value}), print)
+    longer = write_table(tmp_path / "longer.zarr", np.concatenate([rows, rows]))
+    with pytest.raises(InputError, match="input was"):
+        begin(replace(job, source=str(longer)), print)
+
+
+def test_a_folder_of_something_else_is_refused(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").write_text("years of work")
+    with pytest.raises(InputError, match="no archive"):
+        begin(job, print)
+
+
+def test_a_disk_that_is_gone_fails_no_item(scanner: Path, rows, tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    np.savez(folder / "a.npz", kspace=rows[:1])
+    unit = open_job(Job(str(folder), str(tmp_path / "o"), str(scanner), noise_std=2.5, **FAST))
+    folder.rename(tmp_path / "away")
+    with pytest.raises(MachineError, match="mount it"):
+        unit.run(0)
+    (tmp_path / "away").rename(folder)
+    assert unit.run(0).counts.status == {"done": 1}
+
+
+def test_a_shard_is_a_few_files(job: Job) -> None:
+    """Four arrays of images, six of numbers, lines and marker, whatever the number of items."""
+    run_all(replace(job, shard=10))
+    files = [path for path in Path(job.out, "shards").rglob("*") if path.is_file()]
+    assert len([path for path in files if path.name != "zarr.json"]) <= 12
+
+
+def test_memory_holds_blocks_alone(job: Job, monkeypatch, tmp_path: Path) -> None:
+    """Blocks of two items: the same numbers, and never more than two of them wait."""
+    from bcdm.archive import store
+
+    whole = collect(run_all(job))
+    monkeypatch.setattr(store, "_BLOCK_BYTES", 2 * 4 * 256)
+    monkeypatch.setattr(store, "_CHUNK_BYTES", 4 * 256)
+    most, write = [], store.ShardWriter.add
+
+    def add(self: store.ShardWriter, *given: object, **named: object) -> None:
+        write(self, *given, **named)  # type: ignore[arg-type]
+        most.append(len(self._blocks))
+
+    monkeypatch.setattr(store.ShardWriter, "add", add)
+    other = replace(job, out=str(tmp_path / "small"), shard=10)
+    place = run_all(other)
+    small = collect(place)
+    assert max(most) <= 2
+    for name, values in whole.items():
+        np.testing.assert_array_equal(values, small[name])
+    marker = next(list_markers(place, 1, begin(other, print).id))
+    assert zarr.open_group(place.path / f"{marker.stem}.zarr")["mean"].shards == (2, 1, 16, 16)
+    assert hash_shard(place, marker.stem, marker.hashes) == marker.hashes
