@@ -13,7 +13,7 @@ from bcdm.diffusion import NoiseLevel, to_score
 from bcdm.errors import DtypeError, ShapeError
 from bcdm.measurement import NEGLIGIBLE, Measurement
 from bcdm.operators.base import Spectral
-from bcdm.tensors import fit
+from bcdm.tensors import fit, inner
 
 __all__ = ["Conditioning"]
 
@@ -25,10 +25,13 @@ class Conditioning:
     Args:
         measurement: The data y, its operator A and noise level.
         level: The noise level of x_t, one for all or one per sample.
+        near: An image near x_0, (B, ...), that iterative solves start from; where it is only sets
+            how long they take. None: from what y alone says.
     """
 
     measurement: Measurement
     level: NoiseLevel
+    near: Tensor | None = None
 
     @property
     def gain(self) -> Tensor:
@@ -63,6 +66,8 @@ class Conditioning:
         $x_t$ to rounding where the noise of $y$ is small.
         """
         self._check(x_t)
+        if self.near is not None and not (known_std or self.measurement.operator.closed_form):
+            return self._refine(self.near, x_t, prior_std)
         known = self.measurement.estimate_linearly(prior_std, known_std)
         alpha, sigma = self.level
         (share,) = fit(x_t, alpha)
@@ -132,6 +137,20 @@ class Conditioning:
     def score(self, mean: Tensor, x_t: Tensor) -> Tensor:
         r"""$\nabla \log q(x_t \mid y)$ from $E[x_0 \mid x_t, y]$ (paper, Cor. 1)."""
         return to_score(mean, x_t, self.level)
+
+    def _refine(self, near: Tensor, x_t: Tensor, prior_std: float) -> Tensor:
+        r"""The Wiener statistic as $v + H^{-1} (r_t - H v)$ from an image $v$: one solve."""
+        alpha, sigma = self.level
+        least = alpha**2 + (sigma / prior_std) ** 2
+        share, doubt, precision = fit(x_t, alpha, (sigma / prior_std) ** 2, self.gain**2)
+        operator, y = self.measurement.operator, self.measurement.y
+        missing = precision * operator.adjoint(y - operator.forward(near))
+        right = missing + share * (x_t - share * near) - doubt * near
+        # A residual r is an error of at most r / least, and sigma / sqrt(least) is left there.
+        size = inner(right, right).sqrt().cpu().double().clamp_min(1e-30)
+        count = right[0].numel() * (2 if right.is_complex() else 1)
+        enough = NEGLIGIBLE * sigma * least.sqrt() * count**0.5 / size
+        return near + self._solve(least, right, enough)
 
     def _solve(self, shift: Tensor, x: Tensor, enough: Tensor | None = None) -> Tensor:
         return self.measurement.operator.solve(shift, self.gain**2, x, tolerance=enough)

@@ -80,6 +80,16 @@ def test_images_become_complex_with_their_magnitude() -> None:
     assert float(one.imag.abs().max()) > 0.1
 
 
+def test_shading_keeps_black_and_the_brightest() -> None:
+    image = torch.rand(1, 16, 16, generator=torch.Generator().manual_seed(0))
+    image[:, :4] = 0
+    changes = Augmentation(value_range=(0.0, 1.0), shading=0.5)
+    shaded = changes.augment(image, np.random.default_rng(0))
+    assert bool((shaded[:, :4] == 0).all())
+    assert float(shaded.max()) == pytest.approx(float(image.max()))
+    assert not torch.allclose(shaded, image, atol=0.01)
+
+
 def test_older_augmentations_are_what_they_were() -> None:
     image = torch.rand(1, 16, 16, generator=torch.Generator().manual_seed(0))
     older = Augmentation(flip=True, shift=2, value_range=(0.0, 1.0))

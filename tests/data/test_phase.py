@@ -2,7 +2,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bcdm.data.phase import draw_phase
+from bcdm.data.phase import draw_phase, draw_shading
 
 
 def test_a_phase_is_a_function_of_its_generator() -> None:
@@ -42,3 +42,12 @@ def test_the_spread_is_that_of_true_phases() -> None:
     low, high = np.quantile(spreads, [0.1, 0.9])
     assert low < 0.3
     assert high > 1.5
+
+
+def test_shading_is_smooth_and_at_most_one() -> None:
+    drawn = [draw_shading((32, 48), 0.5, rng=np.random.default_rng(k)) for k in range(20)]
+    for field in drawn:
+        assert float(field.max()) == 1
+        assert float(field.min()) > 0
+        assert float(field.diff(dim=0).abs().max()) < 0.1
+    assert min(float(field.min()) for field in drawn) < 0.4

@@ -1,5 +1,7 @@
 """The posterior of several coils is exact, although the scale of the output is a stand-in's."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -88,19 +90,25 @@ class Ideal(nn.Module):
         return project(to_complex(output))
 
     def measure_scale(self, alpha: float, sigma: float) -> Tensor:
-        """C of the mask alone, as a matrix, in units of the prior's standard deviation."""
+        """C of what stands in for the operator, in units of the prior's standard deviation."""
 
         def scale(a: Tensor) -> Tensor:
             precision = alpha**2 + (sigma / STD) ** 2 + (sigma / 0.1) ** 2 * a
             return sigma / STD * precision.rsqrt()
 
         units = to_complex(torch.eye(COUNT, dtype=torch.float64))
-        return to_real(FourierMask(self.operator.mask).gram_function(scale, units))
+        return to_real(self.operator.known_part.gram_function(scale, units))
 
 
 def test_moments_through_the_whole_sampler() -> None:
     """3000 samples of 50 calls: the standard error of a mean variance is far below a per cent."""
     prior, operator = make_prior("gaussian"), make_operator()
+    # A part is known with its neighbours, a part is not: C differs between them.
+    mask = operator.mask.clone()
+    mask[:, :4] = True
+    operator = replace(operator, mask=mask)
+    assert isinstance(operator.known_part, FourierMask)
+    assert 0 < int(operator.known_part.mask.sum()) < int(mask.sum())
     measurement, dense = simulate(prior, operator)
     exact = prior.condition(dense)
     method = Bayesian(Ideal(prior, operator), VP(), Parameterisation(prior_std=STD))
@@ -146,3 +154,20 @@ def test_the_statistic_holds_all_that_both_say(kind: str, log_snr: float) -> Non
         errors.append(float((found.mean - exact).square().mean().sqrt() / spread))
     assert errors[0] < 1e-5
     assert errors[1] < 0.01
+
+
+@pytest.mark.parametrize("log_snr", [-9.0, -1.0, 4.0, 9.0])
+def test_where_a_solve_starts_changes_nothing(log_snr: float) -> None:
+    """From the truth, as in training, and from far away: within a hundredth of what is left."""
+    operator = make_operator(1e-12)
+    truth = to_complex(make_prior("mixture").sample(1, seed=3))
+    measurement = Measurement.simulate(truth, operator, 0.02, seed=4)
+    level = VP().level(torch.tensor([log_snr], dtype=torch.float64))
+    alpha, sigma = (float(part) for part in level)
+    x_t = alpha * truth + sigma * normal(1, 1, *SIZE, seed=6)
+    strict = replace(operator, adaptive=False)
+    exact = Conditioning(Measurement(measurement.y, strict, 0.02), level).wiener_statistic(x_t, STD)
+    left = sigma / (alpha**2 + (sigma / STD) ** 2) ** 0.5
+    for near in (truth, 5 * normal(1, 1, *SIZE, seed=8)):
+        found = Conditioning(measurement, level, near=near).wiener_statistic(x_t, STD)
+        assert float((found - exact).abs().square().mean().sqrt()) < 0.02 * left

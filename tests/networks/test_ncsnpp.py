@@ -377,3 +377,27 @@ def test_patches_keep_shape_and_range_of_sizes() -> None:
     for size in ((8, 8), (7, 10), (5, 5)):
         out = network(torch.ones(2, 1, *size), torch.zeros(2))
         assert out.shape == (2, 2, *size)
+
+
+def test_without_attention_the_middle_of_an_image_does_not_know_its_size() -> None:
+    """What is far away is seen by norms alone, and those see more of the same texture."""
+    config = NCSNppConfig(
+        width=8,
+        multipliers=(1, 1, 2),
+        blocks=1,
+        attention=(),
+        bottleneck_attention=False,
+        patch=2,
+        channels_in=4,
+        channels_out=2,
+        progressive_input="none",
+        progressive_output="none",
+    )
+    network = build(config)
+    assert not any(isinstance(module, Attention) for module in network.modules())
+    tile = torch.randn(1, 4, 32, 32, generator=torch.Generator().manual_seed(0))
+    small, large = tile.repeat(1, 1, 6, 6), tile.repeat(1, 1, 8, 8)
+    with torch.no_grad():
+        both = [network(x, torch.zeros(1)) for x in (small, large)]
+    assert relative_error(both[0][..., 80:112, 80:112], both[1][..., 112:144, 112:144]) < 0.05
+    assert network(torch.zeros(1, 4, 45, 37), torch.zeros(1)).shape == (1, 2, 45, 37)

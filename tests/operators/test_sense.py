@@ -101,3 +101,38 @@ def test_refuses() -> None:
         whiten_coils(normal(1, 3, 6, 8), maps, -torch.eye(3))
     with pytest.raises(ShapeError, match="covariance has shape"):
         whiten_coils(normal(1, 3, 6, 8), maps, torch.eye(2))
+
+
+@pytest.mark.parametrize("lines", ["columns", "rows"])
+def test_whole_lines_need_no_transform_along_them(lines: str) -> None:
+    flags = torch.tensor([True, False, True, True, False, True, False, True])
+    mask = flags.expand(6, 8) if lines == "columns" else flags[:6, None].expand(6, 8)
+    operator, x = Sense(normal(3, 6, 8, seed=2), mask), normal(2, 1, 6, 8)
+    assert operator._sampled == ((-1,) if lines == "columns" else (-2,))
+    torch.testing.assert_close(operator.gram(x), operator.adjoint(operator.forward(x)))
+
+
+def test_images_with_maps_of_their_own_are_solved_one_by_one() -> None:
+    """To the bit as alone, whatever the others are, and as many dark coils as there may be."""
+    maps, x = normal(3, 4, 8, 8, seed=2), normal(3, 1, 8, 8)
+    maps[1, 2:] = 0
+    masks = torch.stack([draw_mask(8, 8), torch.ones(8, 8).bool(), draw_mask(8, 8).T])[:, None]
+    a, b = torch.tensor([0.1, 0.2, 0.3]), torch.tensor([3.0, 2.0, 1.0])
+    both = Sense(maps, masks).solve(a, b, x, tolerance=torch.tensor([1e-3, 1e-5, 1e-2]))
+    for k, coils in enumerate((4, 2, 4)):
+        one = Sense(maps[k, :coils], masks[k, 0])
+        tolerance = torch.tensor([1e-3, 1e-5, 1e-2])[k : k + 1]
+        alone = one.solve(a[k : k + 1], b[k : k + 1], x[k : k + 1], tolerance=tolerance)
+        assert torch.equal(both[k : k + 1], alone)
+
+
+def test_known_is_what_is_measured_with_its_neighbours() -> None:
+    mask = torch.zeros(12, 16, dtype=torch.bool)
+    mask[:, ::4] = True
+    mask[:, 4:13] = True
+    known = Sense(torch.ones(1, 12, 16, dtype=torch.complex64), mask).known_part
+    assert isinstance(known, FourierMask)
+    assert known.mask[0].nonzero().flatten().tolist() == [6, 7, 8, 9, 10]
+    whole = Sense(torch.ones(1, 12, 16, dtype=torch.complex64), torch.ones(12, 16).bool())
+    assert isinstance(whole.known_part, FourierMask)
+    assert bool(whole.known_part.mask.all())

@@ -59,6 +59,7 @@ def build_augmentation(config: settings.DataConfig) -> Augmentation:
         turn=config.turn,
         zoom=config.zoom,
         phase=config.phase,
+        shading=config.shading,
     )
 
 

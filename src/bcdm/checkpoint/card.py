@@ -29,7 +29,9 @@ def format_card(content: dict[str, Any]) -> str:
         "",
         "| | |",
         "| --- | --- |",
-        f"| images | {channels} x {rows} x {columns}, values in {data['value_range']} |",
+        f"| images | {channels} x {rows} x {columns}, values in {data['value_range']}"
+        f"{', complex: of the magnitude' if data.get('phase') else ''} |",
+        *_describe_scope(config.get("scope")),
         f"| trained on | {facts.get('training_images', '?')} images of `{data['path']}` |",
         f"| operator | {operator} |",
         f"| noise_std | {config['noise_std']}, in the units of the values above |",
@@ -60,9 +62,18 @@ def format_card(content: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _describe_scope(scope: dict[str, Any] | None) -> list[str]:
+    """Which other sizes a model is for."""
+    if scope is None:
+        return []
+    sides, spacing = ([str(bound) for bound in scope[name]] for name in ("sides", "spacing"))
+    return [f"| for | sides of {' to '.join(sides)} pixels, {' to '.join(spacing)} mm apart |"]
+
+
 def _describe_masks(members: list[dict[str, Any]]) -> list[str]:
     """What names of k-space patterns do not say: whether masks of scanners are among them."""
-    patterns = [p for one in members if one["kind"] == "k_space" for p in one["patterns"]]
+    masks = [one.get("masks", one) for one in members]
+    patterns = [p for one in masks if one["kind"] == "k_space" for p in one["patterns"]]
     if not patterns:
         return []
     if set(patterns) <= {"points", "lines", "radial"}:

@@ -99,8 +99,10 @@ class FamilyConfig(Settings):
         for plain, member in zip(stored["members"], self.members, strict=True):
             if isinstance(member, KSpace) and member.middle == KSpace.middle:
                 del plain["middle"]
-            if isinstance(member, Receivers) and member.maps is None:
-                del plain["maps"]
+            if isinstance(member, Receivers):
+                for name in ("maps", "partial"):
+                    if not getattr(member, name):
+                        del plain[name]
         return stored
 
 

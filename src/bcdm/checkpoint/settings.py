@@ -14,6 +14,7 @@ from pydantic import (
     SerializerFunctionWrapHandler,
     TypeAdapter,
     ValidationError,
+    field_validator,
     model_serializer,
 )
 
@@ -37,6 +38,7 @@ from bcdm.problems.receivers import Receivers
 __all__ = [
     "DataConfig",
     "RunConfig",
+    "ScopeConfig",
     "TrainingConfig",
     "load_config",
     "parse_config",
@@ -48,7 +50,7 @@ Positive = Annotated[float, Field(gt=0)]
 
 
 # Settings that came later, whose default changes nothing.
-_LATER = ("count", "lesions", "contrast", "turn", "zoom", "phase")
+_LATER = ("count", "lesions", "contrast", "turn", "zoom", "phase", "shading")
 
 
 class DataConfig(Settings):
@@ -77,6 +79,8 @@ class DataConfig(Settings):
     """And scaled by a factor of up to 1 + zoom, down to its inverse."""
     phase: bool = False
     """Whether images become complex by a random smooth phase; value_range starts at 0 then."""
+    shading: float = Field(default=0.0, ge=0, le=1)
+    """Images get a smooth factor whose logarithm varies by up to so much; value_range as above."""
     cache: bool = True
     count: int | None = Field(default=None, gt=0)
     """Training images in `path`, for plans that are made where the images are not."""
@@ -138,6 +142,22 @@ class TrainingConfig(Settings):
     levels: Levels = Levels()
 
 
+class ScopeConfig(Settings):
+    """Which images a model is for, where its network takes other sizes than that of training."""
+
+    sides: tuple[int, int]
+    """The smallest and the largest side in pixels."""
+    spacing: tuple[Positive, Positive]
+    """The smallest and the largest distance of pixels in mm."""
+
+    @field_validator("sides", "spacing")
+    @classmethod
+    def _check_order(cls, bounds: tuple[float, float]) -> tuple[float, float]:
+        if not 0 < bounds[0] <= bounds[1]:
+            raise ValueError(f"a range [from, to] is needed, got {list(bounds)}")
+        return bounds
+
+
 class RunConfig(Settings):
     """Everything that fixes a training run."""
 
@@ -150,6 +170,14 @@ class RunConfig(Settings):
     network: NetworkConfig = NetworkConfig()
     parameterisation: Parameterisation = Parameterisation()
     training: TrainingConfig
+    scope: ScopeConfig | None = None
+    """Sizes that the model is for; left out: the size of its training images alone."""
+
+    @model_serializer(mode="wrap")
+    def _leave_out_later(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """As for data: settings of finished runs stay the same."""
+        stored: dict[str, Any] = write(self)
+        return {k: v for k, v in stored.items() if v is not None or k != "scope"}
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
@@ -250,5 +278,6 @@ _GROUPS: dict[int | str, _Group] = {
     "network": NetworkConfig,
     "parameterisation": Parameterisation,
     "schedule": ScheduleConfig,
+    "scope": ScopeConfig,
     "training": TrainingConfig,
 }

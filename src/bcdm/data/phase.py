@@ -1,10 +1,10 @@
-"""The phase of MR images, drawn from seeds: smooth, from next to none to several turns."""
+"""The phase of MR images and their shading, smooth fields drawn from seeds."""
 
 import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["draw_phase"]
+__all__ = ["draw_phase", "draw_shading"]
 
 # From images with true phase: ramps of up to 1.7 turns over the field of view; after them, phases a
 # quarter of the field of view apart differ by .3 to 1.9 radian.
@@ -26,6 +26,18 @@ def draw_phase(size: tuple[int, int], *, rng: np.random.Generator) -> Tensor:
     field = strength * _draw_field(size, reach, rng)
     phase = rng.uniform(-np.pi, np.pi) + down * rows[:, None] + right * columns + field
     return torch.from_numpy(phase.astype(np.float32))
+
+
+def draw_shading(size: tuple[int, int], strength: float, *, rng: np.random.Generator) -> Tensor:
+    """A smooth factor of the magnitude, float32 (H, W), at most 1: coils see some places better.
+
+    Args:
+        size: Of the image.
+        strength: Standard deviation of its logarithm, drawn uniformly from 0 to this.
+        rng: Of the draws.
+    """
+    field = rng.uniform(0, strength) * _draw_field(size, rng.uniform(0.2, 0.5), rng)
+    return torch.from_numpy(np.exp(field - field.max()).astype(np.float32))
 
 
 def _draw_field(size: tuple[int, int], reach: float, rng: np.random.Generator) -> np.ndarray:

@@ -10,7 +10,7 @@ from torch.nn.functional import avg_pool2d, interpolate, pad
 
 from bcdm.data.appearance import change_contrast, turn_image
 from bcdm.data.lesions import add_lesions
-from bcdm.data.phase import draw_phase
+from bcdm.data.phase import draw_phase, draw_shading
 from bcdm.errors import InputError, ShapeError
 
 __all__ = ["Augmentation", "Preparation"]
@@ -101,6 +101,8 @@ class Augmentation:
         turn: Turn by up to so many degrees.
         zoom: Scale by a factor of up to 1 + zoom, and down to its inverse.
         phase: Make images complex by a random smooth phase; see data/phase.py. Black must be 0.
+        shading: How far a smooth factor varies at most, as a standard deviation of its logarithm;
+            the brightest pixel keeps its value. Black must be 0.
     """
 
     flip: bool = False
@@ -111,6 +113,7 @@ class Augmentation:
     turn: float = 0.0
     zoom: float = 0.0
     phase: bool = False
+    shading: float = 0.0
 
     def __post_init__(self) -> None:
         if self.shift < 0:
@@ -119,7 +122,7 @@ class Augmentation:
             raise InputError(f"lesions {self.lesions} is a fraction from 0 to 1")
         if not 0 <= self.contrast <= 1 or min(self.turn, self.zoom) < 0:
             raise InputError("contrast is a fraction from 0 to 1, turn and zoom are 0 or more")
-        if self.phase and self.value_range[0] != 0:
+        if (self.phase or self.shading) and self.value_range[0] != 0:
             raise InputError("images with a phase need value_range from 0: black has no phase")
 
     def augment(self, image: Tensor, generator: np.random.Generator) -> Tensor:
@@ -140,10 +143,18 @@ class Augmentation:
         if generator.uniform() < self.contrast:
             image = change_contrast(image, self.value_range, generator)
         image = turn_image(image, self.turn, self.zoom, generator)
+        if self.shading:
+            image = _shade(image, self.shading, generator)
         if self.phase:
             phase = draw_phase((image.shape[-2], image.shape[-1]), rng=generator)
             image = torch.polar(image.clamp_min(0), phase.expand_as(image).to(image))
         return image
+
+
+def _shade(image: Tensor, strength: float, generator: np.random.Generator) -> Tensor:
+    shading = draw_shading((image.shape[-2], image.shape[-1]), strength, rng=generator)
+    dimmer = image * shading.to(image)
+    return dimmer * (image.amax() / dimmer.amax().clamp_min(1e-6))
 
 
 def _crop(image: Tensor, crop: tuple[int, int, int, int] | None) -> Tensor:

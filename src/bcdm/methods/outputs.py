@@ -74,7 +74,12 @@ class Residual(Output):
         """The Wiener statistic moved by the output."""
         # In units of the prior's spread, so that further iterations see what the first one saw.
         start, conditioning, scales = view.wiener, view.conditioning, view.scales
-        return lambda f: start + scales.spread(conditioning, f, self.model_std), scales.prior_std
+        known = conditioning.measurement.operator.known_part
+
+        def project(f: Tensor) -> Tensor:
+            return start + scales.spread(conditioning, known, f, self.model_std)
+
+        return project, scales.prior_std
 
     def weigh(self, level: NoiseLevel, scales: Scales) -> Tensor:
         """Errors are relative to what is unknown."""

@@ -141,11 +141,12 @@ class Parameterisation:
 
 def _probe(view: View) -> list[Tensor]:
     """What the operator and its noise leave of two fixed images, a channel each."""
-    x_t, scales = view.x_t, view.scales
+    x_t, scales, conditioning = view.x_t, view.scales, view.conditioning
+    operator = conditioning.measurement.operator.stand_in
     whole = fit(x_t, scales.prior_std / scales.unknown(view.level))[0]
     shown = []
     for probe in _make_probes((x_t.shape[-2], x_t.shape[-1])).to(x_t):
-        known = whole * scales.spread(view.conditioning, probe.expand_as(x_t))
+        known = whole * scales.spread(conditioning, operator, probe.expand_as(x_t))
         # One channel for all: an operator that treats them differently shows its mean.
         shown.append((known.real if known.is_complex() else known).mean(1, keepdim=True))
     return shown

@@ -8,6 +8,7 @@ from torch import Tensor
 from bcdm.conditioning import Conditioning
 from bcdm.diffusion import NoiseLevel
 from bcdm.measurement import Measurement
+from bcdm.operators import LinearOperator
 from bcdm.tensors import fit
 
 __all__ = ["Scales", "View"]
@@ -33,16 +34,27 @@ class Scales:
         r"""$s \sigma (s^2 \alpha^2 + \sigma^2)^{-1/2}$: what $x_t$ alone leaves unknown."""
         return self.prior_std * level.sigma / self.size(level)
 
-    def spread(self, conditioning: Conditioning, f: Tensor, model_std: float = 0.0) -> Tensor:
+    def spread(
+        self,
+        conditioning: Conditioning,
+        operator: LinearOperator,
+        f: Tensor,
+        model_std: float = 0.0,
+    ) -> Tensor:
         r"""$C f$, or $K C f$, in units of the prior's standard deviation; see `Residual`.
 
         Any positive map would do, as long as it is known: the network learns what is left. So an
         operator without closed form has another one stand in for it here, and only here.
+
+        Args:
+            conditioning: The measurement at a level.
+            operator: Its operator, or what stands in for it.
+            f: What C is applied to.
+            model_std: Of K.
         """
         noise = conditioning.measurement.std
         size, doubt = fit(f, conditioning.level.sigma / self.prior_std, (model_std / noise) ** 2)
         precision = conditioning.wiener_precision(f, self.prior_std, self.known_std)
-        operator = conditioning.measurement.operator.stand_in
         return size * operator.gram_function(lambda a: precision(a).rsqrt() / (1 + doubt * a), f)
 
     def estimate_linearly(self, measurement: Measurement) -> Tensor:

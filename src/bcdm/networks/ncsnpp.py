@@ -38,7 +38,9 @@ class Structure:
         width: Channels of the first level; the noise-level embedding has four times as many.
         multipliers: Channels of each level, in units of `width`; each level halves the size.
         blocks: Residual blocks per level on the way down (one more on the way up).
-        attention: Nominal sizes at which attention follows the blocks; the bottleneck has it too.
+        attention: Nominal sizes at which attention follows the blocks.
+        bottleneck_attention: Whether the bottleneck has attention, too. Without any, each output
+            pixel sees a neighbourhood alone, and images of other sizes are nothing new.
         fir: Whether resampling uses the FIR filter (1, 3, 3, 1).
         progressive_input: How the downsampled input enters each level.
         progressive_output: How each level contributes to the output.
@@ -65,6 +67,7 @@ class Structure:
     checkpointing: bool = False
     channels_last: bool = True
     patch: int = 1
+    bottleneck_attention: bool = True
 
     def __post_init__(self) -> None:
         """Checks the values; lists, as JSON gives them, become tuples."""
@@ -258,7 +261,8 @@ class NCSNpp(nn.Module):
             self.down.append(_DownLevel(config, level, skips[-1], pyramid))
             skips += [config.channels(level)] * (config.blocks + (level != levels[-1]))
         self.middle = nn.ModuleList(config.build_block(deepest, deepest) for _ in range(2))
-        self.middle_attention = Attention(deepest)
+        # Set to nothing, not left out: weights have the same names with and without.
+        self.middle_attention = Attention(deepest) if config.bottleneck_attention else nn.Identity()
         self.up = nn.ModuleList()
         before = deepest
         for level in reversed(levels):

@@ -98,9 +98,18 @@ class LinearOperator(ABC):
     def stand_in(self) -> "LinearOperator":
         r"""An operator whose $A^\top A$ is like this one's, with functions of it that are cheap.
 
-        For what need not be exact but only positive and known: the scale of a network's output.
+        For what need not be exact: to show a network what is measured, to tell measurements apart.
         """
         return self
+
+    @property
+    def known_part(self) -> "LinearOperator":
+        """As `stand_in`, of no more than what this operator fixes in the image.
+
+        For the scale of a network's output, which need not be exact but only positive and known:
+        what counts as known here is hard for the network to move.
+        """
+        return self.stand_in
 
     @property
     def batch(self) -> int | None:

@@ -1,21 +1,25 @@
 """MRI with several receive coils (SENSE)."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
-from torch.fft import fft2, fftshift, ifft2, ifftshift
+from torch.fft import fft2, fftn, fftshift, ifft2, ifftn, ifftshift
+from torch.nn.functional import max_pool2d
 
 from bcdm.errors import DtypeError, InputError, ShapeError
 from bcdm.operators.base import LinearOperator
 from bcdm.operators.fourier import FourierMask
+from bcdm.operators.iteration import Found
 from bcdm.operators.krylov import Iterative
 from bcdm.tensors import real_dtype
 
 __all__ = ["Sense", "whiten_coils"]
 
 _AXES = (-2, -1)
+# How far sensitivities spread a frequency, in lines: they turn by about a cycle over the image.
+_SPREAD = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,10 +83,14 @@ class Sense(Iterative):
         return (self._maps.conj() * seen).sum(1, keepdim=True)
 
     def gram(self, x: Tensor) -> Tensor:
-        r"""$S^H F^H M F S x$, without shifting the origin: a filter does not feel where it is."""
+        r"""$S^H F^H M F S x$, without shifting the origin: a filter does not feel where it is.
+
+        Nor does it along an axis that is sampled wholly or not at all: no transform there.
+        """
         self._check(x, 1)
-        spectrum = fft2(self._maps * x, norm="ortho").mul_(self._filter)
-        return (self._maps.conj() * ifft2(spectrum, norm="ortho")).sum(1, keepdim=True)
+        spectrum = fftn(self._maps * x, dim=self._sampled, norm="ortho").mul_(self._filter)
+        seen = ifftn(spectrum, dim=self._sampled, norm="ortho")
+        return (self._maps.conj() * seen).sum(1, keepdim=True)
 
     def image_shape(self, measured: tuple[int, ...]) -> tuple[int, ...]:
         """One channel of the coils' size."""
@@ -107,6 +115,55 @@ class Sense(Iterative):
     def stand_in(self) -> LinearOperator:
         """The mask alone, as a single coil that sees everything alike measures."""
         return FourierMask(self.mask, centered=self.centered)
+
+    @cached_property
+    def known_part(self) -> LinearOperator:
+        """What is measured together with its neighbours, by the mask alone.
+
+        Sensitivities spread a frequency over those around it: a line alone is known in no image.
+        """
+        missing = (~self.mask).float()
+        lost = max_pool2d(missing.reshape(-1, 1, *missing.shape[-2:]), 2 * _SPREAD + 1, 1, _SPREAD)
+        return FourierMask(lost.reshape(self.mask.shape) == 0, centered=self.centered)
+
+    def _invert(self, a: Tensor, b: Tensor, x: Tensor, tolerance: float | Tensor) -> Found:
+        """Images with maps of their own one by one: none waits for another's iterations.
+
+        Coils that are dark, as where batches hold different numbers of coils, then cost nothing.
+        """
+        if len(x) < 2 or self.maps.ndim == 3:
+            return super()._invert(a, b, x, tolerance)
+        found = []
+        for row in range(len(x)):
+            here = slice(row, row + 1)
+            maps, mask = (t[here] if len(t) > 1 else t for t in (self.maps, self._masks))
+            lit = maps[0].abs().amax(_AXES) > 0
+            lit[0] = True
+            own = replace(self, maps=maps[:, lit], mask=mask)
+            shift, scale = (t[here] if len(t) > 1 else t for t in (a, b))
+            each = tolerance
+            if isinstance(tolerance, Tensor) and len(tolerance) > 1:
+                each = tolerance[here]
+            found.append(own._invert(shift, scale, x[here], each))
+        return Found(
+            torch.cat([one.x for one in found]),
+            max(one.taken for one in found),
+            max(one.error for one in found),
+            all(one.converged for one in found),
+        )
+
+    @property
+    def _masks(self) -> Tensor:
+        return self.mask if self.mask.ndim == 4 else self.mask[None, None]
+
+    @cached_property
+    def _sampled(self) -> tuple[int, ...]:
+        """The axes along which some frequencies are measured and others not."""
+        whole = self.mask
+        for axis, other in ((-1, -2), (-2, -1)):
+            if bool((whole == whole.select(other, 0).unsqueeze(other)).all()):
+                return (axis,)
+        return _AXES
 
     @property
     def _maps(self) -> Tensor:

@@ -130,7 +130,7 @@ class KSpace(Family):
                 raise InputError(
                     f"{size[axis]} lines cannot be accelerated {self.acceleration[1]} times"
                 )
-        if "radial" in self.patterns and self.acceleration[0] < 1.4:
+        if "radial" in self.patterns and self.acceleration[1] < 1.4:
             raise InputError("radial masks need an acceleration of 1.4 or more")
 
     def draw(self, size: tuple[int, int], rng: np.random.Generator) -> FourierMask:
@@ -144,7 +144,8 @@ class KSpace(Family):
     ) -> Tensor:
         """A mask (H, W) of one pattern."""
         if pattern == "radial":
-            return patterns.draw_radial(size, acceleration, seed=rng)
+            # Spokes end at the ellipse that fits in: they cannot take all frequencies.
+            return patterns.draw_radial(size, max(acceleration, 1.4), seed=rng)
         if pattern in ("points", "lines", "free_points", "free_columns", "free_rows"):
             return self._draw_density(pattern, size, acceleration, rng)
         # The middle is a part of what is measured, whatever the acceleration.

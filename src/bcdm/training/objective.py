@@ -66,4 +66,5 @@ class Objective(nn.Module):
         static = noise.normal(ImageSpec.of(clean), step=_MEASUREMENT)
         data = clean + fit(clean, noise_std)[0] * static
         measurement = Measurement(data, operator, noise_std)
-        return Conditioning(measurement, level), x_t
+        # The truth is where the solve ends, up to the noise: nothing is nearer to start from.
+        return Conditioning(measurement, level, near=x_0), x_t
