@@ -162,6 +162,7 @@ CHANGED: dict[str, object] = {
     "turn": 7.0,
     "zoom": 0.125,
     "phase": True,
+    "shading": 0.3,
 }
 
 
