@@ -110,6 +110,12 @@ def test_factors_are_interpolated(level: float, factor: float) -> None:
     assert describe_factors(make_model(), level) == 1.0
 
 
+def test_local_factors_are_where_the_image_is() -> None:
+    factors = LocalFactors((0.5,), {0.9: [1.0, 2.0]})
+    assert factors.find(0.9, torch.tensor([0.1, 0.5, 0.9])).tolist() == [1.0, 2.0, 2.0]
+    assert factors.find(0.9, torch.zeros(3, device="meta")).device.type == "meta"
+
+
 def test_a_calibration_of_an_earlier_version_has_one_factor_for_all(masked_model: Model) -> None:
     calibration = Calibration.of(masked_model)
     assert calibration is not None

@@ -291,6 +291,13 @@ def test_progress_can_be_shown_and_hidden(capsys) -> None:
     assert "sampling: 100%" in capsys.readouterr().err
 
 
+def test_a_grid_in_single_precision_is_taken_as_it_is() -> None:
+    """Levels are computed in double precision, whatever the grid came in."""
+    denoiser, grid = ExactDenoiser(gaussian(), VP()), VP().grid(8).float()
+    given = sample(denoiser, DPMSolver(), grid=grid)
+    assert torch.equal(given, sample(denoiser, DPMSolver(), grid=grid.double()))
+
+
 def test_errors_name_the_fix() -> None:
     denoiser = ExactDenoiser(gaussian(), VP())
     with pytest.raises(InputError, match="range"):

@@ -124,6 +124,16 @@ def test_every_sampler_serves_a_guided_method_and_no_gradient_leaks() -> None:
     assert not drawn.requires_grad
 
 
+@pytest.mark.parametrize("method", [DPS, DMPS, PiGDM])
+def test_the_image_that_is_given_stays_as_it_is(method: type[DPS | DMPS | PiGDM]) -> None:
+    denoiser, measurement = problem(BlockMean((2, 2)), VP())
+    x = normal(2, *SHAPE, seed=6)
+    mean = method(denoiser).condition(measurement)(x, VP().level(torch.zeros(1).double()))
+    assert not mean.requires_grad
+    assert not x.requires_grad
+    assert torch.equal(x, normal(2, *SHAPE, seed=6))
+
+
 def test_pigdm_is_exact_for_a_unit_gaussian() -> None:
     """Under N(0, I) its approximation is the truth: the one prior where guidance is Bayes."""
     unit = GaussianMixture.gaussian(torch.zeros(8).double(), torch.eye(8).double(), SHAPE)

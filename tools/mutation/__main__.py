@@ -33,11 +33,16 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=40, help="mutants drawn in each room")
     parser.add_argument("--seed", type=int, default=1, help="of the draw")
     parser.add_argument("--again", action="store_true", help="only what survived the last run")
+    parser.add_argument("--explain", action="store_true", help="run nothing: reasons alone, anew")
     given = parser.parse_args()
-    load_libraries()
     rows = {row["room"]: row for row in json.loads(RECORD.read_text())} if RECORD.exists() else {}
+    if not given.explain:
+        load_libraries()
     for name in given.rooms:
-        rows[name] = run_room(name, given.count, given.seed, again=given.again)
+        if given.explain:
+            rows[name] |= explain([one["mutant"] for one in rows[name]["survivors"]])
+        else:
+            rows[name] = run_room(name, given.count, given.seed, again=given.again)
         ordered = [rows[room] for room in ROOMS if room in rows]
         RECORD.write_text(json.dumps(ordered, indent=1) + "\n")
     missed = [name for name in given.rooms if not rows[name]["holds"]]
@@ -119,7 +124,6 @@ def judge(path: Path, mutant: Mutant, found: dict[str, Any]) -> str:
 
 def describe(name: str, seed: int, population: int, outcomes: dict[str, str]) -> dict[str, Any]:
     """The row: counts, the share that was killed with its 95 % interval, and who survived."""
-    reasons = json.loads(REASONS.read_text()) if REASONS.exists() else {}
     lived = [key for key, outcome in outcomes.items() if outcome in ("survived", "unreached")]
     drawn = len(outcomes)
     killed = drawn - len(lived)
@@ -134,12 +138,17 @@ def describe(name: str, seed: int, population: int, outcomes: dict[str, str]) ->
         "required": f">= {REQUIRED}",
         "holds": killed >= REQUIRED * drawn,
         "timeouts": [key for key, outcome in outcomes.items() if outcome == "timeout"],
-        "unexplained": sum(key not in reasons for key in lived),
-        "survivors": [
-            {"mutant": key, "reason": reasons.get(key, "unexplained")} for key in sorted(lived)
-        ],
+        **explain(lived),
         "command": f"python tools/mutation {name} --count {drawn} --seed {seed}",
     }
+
+
+def explain(lived: Iterable[str]) -> dict[str, Any]:
+    """Who survived and why, and how many without a reason."""
+    reasons = json.loads(REASONS.read_text()) if REASONS.exists() else {}
+    survivors = [{"mutant": k, "reason": reasons.get(k, "unexplained")} for k in sorted(lived)]
+    unexplained = sum(one["reason"] == "unexplained" for one in survivors)
+    return {"unexplained": unexplained, "survivors": survivors}
 
 
 def interval(killed: int, drawn: int) -> list[float]:
