@@ -24,18 +24,6 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(cli, [str(a) for a in arguments])
 
 
-@pytest.fixture
-def picture(tmp_path: Path, images) -> tuple[Path, Path]:
-    """An 8-bit image with noise and a hole, and the mask of known pixels."""
-    image = (images[0, 0].numpy() + 1) * 127.5
-    image = image + 6.4 * np.random.default_rng(0).standard_normal(image.shape)
-    known = np.full((16, 16), 255, np.uint8)
-    known[6:10, 6:10] = 0
-    Image.fromarray(np.clip(image, 0, 255).astype(np.uint8)).save(tmp_path / "scan.png")
-    Image.fromarray(known).save(tmp_path / "mask.png")
-    return tmp_path / "scan.png", tmp_path / "mask.png"
-
-
 def reconstruct(picture: tuple[Path, Path], model: Path, out: Path, *more: object) -> Result:
     return run("reconstruct", picture[0], "--mask", picture[1], "--model", model, "-o", out,
                "--samples", 11, "--calls", 3, "--batch", 4, "--noise-std", 6.4, *more)  # fmt: skip
@@ -363,41 +351,3 @@ def test_block_means_give_larger_images(coarse: Path, tmp_path: Path, images, en
     assert mean.shape == (1, 1, 16, 16)
     if ending != "npz":
         assert mean.mean() == pytest.approx(means.mean(), abs=10)
-
-
-def test_is_this_feature_real(picture, masked: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    region = np.zeros((16, 16), np.uint8)
-    region[2:5, 3:7] = 255
-    Image.fromarray(region).save(tmp_path / "region.png")
-    done = reconstruct(picture, masked, out, "--force", "--feature", "2:5,3:7",
-                       "--feature", tmp_path / "region.png")  # fmt: skip
-    assert done.exit_code == 0, done.output
-    box, mask = json.loads((out / "run.json").read_text())["features"]
-    assert box["in words"] == mask["in words"]
-    assert box["pixels"] == 12
-    assert f"2:5,3:7: {box['in words']}" in done.output
-    assert box["in words"] in (out / "report.html").read_text()
-    samples = np.asarray(zarr.open_array(out / "samples.zarr", mode="r"))[0, :, 0]
-    ring = np.zeros((16, 16), bool)
-    ring[0:8, 0:10] = True
-    ring[2:5, 3:7] = False
-    contrast = samples[:, 2:5, 3:7].mean((1, 2)) - samples[:, ring].mean(1)
-    assert box["contrast"] == pytest.approx(contrast.mean() * 127.5, rel=1e-4)
-    assert box["fraction"] == max((contrast > 0).mean(), (contrast < 0).mean())
-    asked = run("feature", out, "--box", "0,2:5,3:7", "--json")
-    assert json.loads(asked.output)[0]["in words"] == box["in words"]
-    assert "trust card: " in run("feature", out, "--box", "2:5,3:7").output
-
-
-@pytest.mark.parametrize(
-    ("box", "said"),
-    [("2:5", "is no region"), ("5:5,2:3", "empty or leaves"), ("1:2,3:17", "empty or leaves"),
-     ("3,1:2,3:4", "the last one is 0"), ("absent.png", "is no region")],
-)  # fmt: skip
-def test_what_is_no_region_is_refused(picture, masked: Path, tmp_path: Path, box, said) -> None:
-    done = reconstruct(picture, masked, tmp_path / "out", "--feature", box)
-    assert said in str(done.exception)
-    assert not (tmp_path / "out").exists()
-    missing = run("feature", tmp_path, "--box", "1:2,3:4")
-    assert "holds no samples" in str(missing.exception)
