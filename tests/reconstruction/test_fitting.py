@@ -9,6 +9,7 @@ import torch
 
 from bcdm.checkpoint import load
 from bcdm.checkpoint.calibration import Calibration
+from bcdm.checkpoint.regions import RegionFactors
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.operators import BlockMean, FourierMask, PixelMask
@@ -206,6 +207,10 @@ def test_features_are_of_the_image_that_is_written(
 ) -> None:
     """A box counts rows and columns of the cropped image."""
     model = load(scanner)
+    calibration = Calibration.of(model)
+    assert calibration is not None
+    known = replace(calibration, regions=RegionFactors((4.0,), {0.8: [2.0]})).to_plain()
+    model = replace(model, facts=model.facts | {"calibration": known})
     mask = measured.operator.mask.numpy() != 0
     scan = replace(make_scan(measured, 1.0), size=(12, 10), mask=mask)
     fitted = fit_scan(scan, model, noise_std=0.05)
@@ -218,6 +223,9 @@ def test_features_are_of_the_image_that_is_written(
     assert done.features[0]["contrast"] == pytest.approx(expected, rel=1e-5)
     stored = judge_stored(tmp_path, ["4:6,4:6"])
     assert stored[0]["contrast"] == pytest.approx(expected, rel=1e-5)
+    # Later, too, the interval is as wide as the model's calibration asked for.
+    assert stored[0]["interval factor"] == done.features[0]["interval factor"] == 2
+    assert stored[0]["interval low"] == pytest.approx(done.features[0]["interval low"], rel=1e-4)
     with pytest.raises(InputError, match="leaves the image of"):
         judge_stored(tmp_path, ["11:13,0:4"])
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from bcdm.checkpoint.facts import read_facts, write_facts
 from bcdm.checkpoint.model import Model
+from bcdm.checkpoint.regions import RegionFactors
 from bcdm.checkpoint.tensorfile import UNUSABLE, shorten
 from bcdm.errors import ModelError
 from bcdm.evaluation.signal import find_signal
@@ -25,6 +26,7 @@ __all__ = [
     "Typicality",
     "describe_factors",
     "find_factors",
+    "find_region_factors",
     "store_calibration",
 ]
 
@@ -116,6 +118,7 @@ class Calibration:
             1, 50 and 99 % quantiles over images. The scale of data in units that nobody stated.
         on: What it was fitted on, in words.
         local: The factors by the local signal; None in calibrations of earlier versions.
+        regions: Those of contrasts of regions; None in calibrations of earlier versions.
     """
 
     looks: dict[str, Typicality]
@@ -125,6 +128,7 @@ class Calibration:
     brightness: tuple[float, float, float]
     on: str
     local: LocalFactors | None = None
+    regions: RegionFactors | None = None
 
     def find_tails(self, scores: Mapping[str, float]) -> dict[str, float]:
         """The fraction of right measurements with as bad a score, by name.
@@ -141,7 +145,7 @@ class Calibration:
 
     def to_plain(self) -> dict[str, Any]:
         """As numbers that JSON can hold."""
-        plain = {
+        plain: dict[str, Any] = {
             "looks": {name: look.to_plain() for name, look in self.looks.items()},
             "tables": {k: [round(v, 6) for v in table] for k, table in self.tables.items()},
             "threshold": self.threshold,
@@ -149,7 +153,11 @@ class Calibration:
             "brightness": list(self.brightness),
             "on": self.on,
         }
-        return plain if self.local is None else plain | {"local": self.local.to_plain()}
+        if self.local is not None:
+            plain["local"] = self.local.to_plain()
+        if self.regions is not None:
+            plain["regions"] = self.regions.to_plain()
+        return plain
 
     @classmethod
     def of(cls, model: Model) -> Self | None:
@@ -176,6 +184,7 @@ class Calibration:
             brightness=(low, middle, high),
             on=str(plain["on"]),
             local=LocalFactors.from_plain(plain["local"]) if "local" in plain else None,
+            regions=RegionFactors.from_plain(plain["regions"]) if "regions" in plain else None,
         )
 
 
@@ -198,6 +207,12 @@ def find_factors(model: Model, level: float, mean: Tensor) -> Tensor:
         return torch.tensor(_find_factor(calibration, level))
     signal = find_signal(mean, model.config.data.value_range[0])
     return calibration.local.find(level, signal)
+
+
+def find_region_factors(model: Model) -> RegionFactors | None:
+    """By how much intervals of contrasts of regions must be wider, if the model knows."""
+    calibration = Calibration.of(model)
+    return None if calibration is None else calibration.regions
 
 
 def describe_factors(model: Model, level: float) -> float | dict[str, list[float]]:

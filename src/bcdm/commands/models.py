@@ -13,6 +13,7 @@ from bcdm.errors import InputError
 if TYPE_CHECKING:
     from bcdm.checkpoint import Model
     from bcdm.checkpoint.calibration import LocalFactors
+    from bcdm.checkpoint.regions import RegionFactors
 
 __all__ = ["calibrate", "evaluate", "train"]
 
@@ -174,9 +175,9 @@ def calibrate(
     known = choose_training_images(loaded, data, TYPICAL)
     typical = torch.stack(known) if known else None
     on += f"; what is typical on {len(known)} training images" if known else ""
-    factors, local = None, None
+    factors, local, regions = None, None, None
     if keep_intervals:
-        factors, local, kept = _read_widths(loaded, model)
+        factors, local, regions, kept = _read_widths(loaded, model)
         on += f"; intervals as before, on {kept}"
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
         found = calibrating.calibrate(
@@ -188,6 +189,7 @@ def calibrate(
             intervals=intervals,
             factors=factors,
             local=local,
+            regions=regions,
             seed=seed,
             on=on,
             report=say,
@@ -198,18 +200,23 @@ def calibrate(
         if found.local is not None:
             each = ", ".join(f"{one:.3f}" for one in found.local.list_factors(level))
             answer(f"  from dark to bright: {each}")
+        if found.regions is not None:
+            each = ", ".join(f"{one:.3f}" for one in found.regions.factors[level])
+            answer(f"  of contrasts of small to large regions: {each}")
     answer(f"flags at a tail probability below {found.threshold:.3f}")
 
 
 def _read_widths(
     model: "Model", name: str
-) -> "tuple[dict[float, float], LocalFactors | None, str]":
+) -> "tuple[dict[float, float], LocalFactors | None, RegionFactors | None, str]":
     """The widths that a model's intervals have, and on what they were fitted."""
     from bcdm.checkpoint.calibration import LocalFactors
+    from bcdm.checkpoint.regions import RegionFactors
 
     stored = model.facts.get("calibration")
     if stored is None:
         raise InputError(f"{name} has no intervals to keep: leave out --keep-intervals")
     local = LocalFactors.from_plain(stored["local"]) if "local" in stored else None
+    regions = RegionFactors.from_plain(stored["regions"]) if "regions" in stored else None
     factors = {float(level): factor for level, factor in stored["factors"].items()}
-    return factors, local, stored["on"]
+    return factors, local, regions, stored["on"]

@@ -14,6 +14,7 @@ from torch import Tensor
 from bcdm.checkpoint import Model
 from bcdm.checkpoint.building import build_problems
 from bcdm.checkpoint.calibration import Calibration, LocalFactors, Typicality
+from bcdm.checkpoint.regions import RegionFactors
 from bcdm.diffusion import posterior_mean
 from bcdm.errors import InputError, ModelError
 from bcdm.evaluation.signal import find_brightness
@@ -21,6 +22,7 @@ from bcdm.identity import identify
 from bcdm.measurement import Measurement
 from bcdm.operators import Root
 from bcdm.reconstruction.posterior import Posterior, reconstruct
+from bcdm.reconstruction.regions import RegionFit
 from bcdm.reconstruction.widths import fit_widths
 from bcdm.trust.looks import look
 from bcdm.trust.scores import NAMES, find_scores
@@ -42,6 +44,7 @@ def calibrate(
     intervals: int = 60,
     factors: Mapping[float, float] | None = None,
     local: LocalFactors | None = None,
+    regions: RegionFactors | None = None,
     seed: int = 0,
     on: str,
     report: Callable[[str], None],
@@ -59,6 +62,7 @@ def calibrate(
         factors: Of the widths over all pixels, if they are known: they depend on model and
             sampler alone.
         local: Those by the local signal, if the former are given.
+        regions: Those of contrasts of regions, if the former are given.
         seed: Of measurements and samples.
         on: What the images are, in words.
         report: Called with each line about progress.
@@ -80,8 +84,12 @@ def calibrate(
     if factors is None:
         told = [level for level in LEVELS if level <= (samples - 1) / (samples + 1)]
         some = _reconstruct_some(model, images, samples, calls, intervals, seed, report)
-        factors, local = fit_widths(some, told)
-    open_ended = Calibration(looks, _tabulate(rows), 0.0, dict(factors), brightness, on, local)
+        contrasts = RegionFit(told, seed)
+        factors, local = fit_widths(contrasts.watch(some), told)
+        regions = contrasts.fit()
+    open_ended = Calibration(
+        looks, _tabulate(rows), 0.0, dict(factors), brightness, on, local, regions
+    )
     least = [min(open_ended.find_tails(row).values()) for row in rows]
     threshold = float(np.quantile(least, ALARM))
     return replace(open_ended, threshold=threshold)

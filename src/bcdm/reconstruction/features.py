@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import max_pool2d
 
+from bcdm.checkpoint.regions import RegionFactors
 from bcdm.errors import InputError, ShapeError
 from bcdm.evaluation import wilson
+from bcdm.evaluation.ranks import find_interval, resolves
 from bcdm.scans import read_mask
 
 __all__ = [
@@ -22,11 +24,13 @@ __all__ = [
     "crop_middle",
     "find_support",
     "judge_stored",
+    "measure_contrast",
     "parse_feature",
     "read_card",
     "weigh",
 ]
 
+LEVEL = 0.8  # of the interval of a contrast; 9 samples resolve it
 _BOX = re.compile(r"(?:(\d+),)?(\d+):(\d+),(\d+):(\d+)")
 _FILE = re.compile(r"(?:(\d+),)?(.+)")
 
@@ -41,6 +45,9 @@ class Support:
         high: The 95 % quantile.
         fraction: Of the samples whose contrast has the sign of the average.
         samples: How many there are.
+        interval: Where the true contrast should lie with a probability of 80 %: by the samples,
+            widened as the model's calibration asks; None where they are too few.
+        factor: By how much it was widened; None where no calibration says.
     """
 
     contrast: float
@@ -48,6 +55,8 @@ class Support:
     high: float
     fraction: float
     samples: int
+    interval: tuple[float, float] | None = None
+    factor: float | None = None
 
     @property
     def fraction_interval(self) -> tuple[float, float]:
@@ -75,13 +84,13 @@ class Feature:
     region: Tensor
 
 
-def find_support(images: Tensor, region: Tensor, margin: int = 3) -> Support:
-    """Asks samples of one image whether a region differs from what surrounds it.
+def measure_contrast(images: Tensor, region: Tensor, margin: int = 3) -> Tensor:
+    """Mean of a region minus mean of the ring around it, of each image (S, C, H, W): (S,).
 
     Args:
-        images: Samples (S, C, H, W).
+        images: The images.
         region: Which pixels, bool (H, W).
-        margin: Width of the ring around the region that it is compared with, in pixels.
+        margin: Width of the ring, in pixels.
     """
     region = region.to(torch.bool)
     if region.shape != images.shape[-2:] or not bool(region.any()):
@@ -93,11 +102,31 @@ def find_support(images: Tensor, region: Tensor, margin: int = 3) -> Support:
     ring = grown & ~region
     if not bool(ring.any()):
         raise InputError("nothing surrounds the region: choose a smaller one")
-    contrast = images[..., region].flatten(1).mean(1) - images[..., ring].flatten(1).mean(1)
+    return images[..., region].flatten(1).mean(1) - images[..., ring].flatten(1).mean(1)
+
+
+def find_support(
+    images: Tensor, region: Tensor, margin: int = 3, factors: RegionFactors | None = None
+) -> Support:
+    """Asks samples of one image whether a region differs from what surrounds it.
+
+    Args:
+        images: Samples (S, C, H, W).
+        region: Which pixels, bool (H, W).
+        margin: Width of the ring around the region that it is compared with, in pixels.
+        factors: By how much intervals of contrasts must be wider, if the model knows.
+    """
+    contrast = measure_contrast(images, region, margin)
     average = float(contrast.mean())
     low, high = torch.quantile(contrast, contrast.new_tensor([0.05, 0.95])).tolist()
     same = float((contrast.sign() == torch.tensor(average).sign()).double().mean())
-    return Support(average, low, high, same, len(contrast))
+    factor = None if factors is None else factors.find(LEVEL, int(region.sum()))
+    interval = None
+    if resolves(len(contrast), LEVEL):
+        ends = [float(end) for end in find_interval(contrast, LEVEL)]
+        middle, half = sum(ends) / 2, (factor or 1.0) * (ends[1] - ends[0]) / 2
+        interval = (middle - half, middle + half)
+    return Support(average, low, high, same, len(contrast), interval, factor)
 
 
 def parse_feature(text: str, slices: int, size: tuple[int, int]) -> Feature:
@@ -132,7 +161,10 @@ def parse_feature(text: str, slices: int, size: tuple[int, int]) -> Feature:
 
 
 def weigh(
-    features: Sequence[Feature], samples: Sequence[Tensor], gain: float = 1.0
+    features: Sequence[Feature],
+    samples: Sequence[Tensor],
+    gain: float = 1.0,
+    factors: RegionFactors | None = None,
 ) -> list[dict[str, Any]]:
     """What the samples say of each feature, as plain numbers and in words.
 
@@ -140,10 +172,11 @@ def weigh(
         features: Regions.
         samples: Of each slice, (S, C, H, W).
         gain: Of the model's units over those of the file; contrasts are in the file's.
+        factors: By how much intervals of contrasts must be wider, if the model knows.
     """
     found = []
     for one in features:
-        support = find_support(samples[one.number], one.region)
+        support = find_support(samples[one.number], one.region, factors=factors)
         low, high = support.fraction_interval
         numbers = {
             "feature": one.name,
@@ -157,6 +190,12 @@ def weigh(
             "contrast low": support.low / gain,
             "contrast high": support.high / gain,
         }
+        if support.interval is not None:
+            numbers |= {
+                "interval low": support.interval[0] / gain,
+                "interval high": support.interval[1] / gain,
+                "interval factor": support.factor,
+            }
         found.append(numbers | {"in words": _describe(numbers)})
     return found
 
@@ -167,9 +206,23 @@ def _describe(numbers: Mapping[str, Any]) -> str:
     return (
         f"{way} than its surroundings in {count} of {numbers['samples']} samples "
         f"({numbers['fraction']:.0%}, 95 % interval {numbers['fraction low']:.0%} to "
-        f"{numbers['fraction high']:.0%}); contrast {numbers['contrast']:.3g}, in 90 % of the "
-        f"samples {numbers['contrast low']:.3g} to {numbers['contrast high']:.3g}"
+        f"{numbers['fraction high']:.0%}); contrast {numbers['contrast']:.3g}, "
+        f"{_describe_interval(numbers)}"
     )
+
+
+def _describe_interval(numbers: Mapping[str, Any]) -> str:
+    """Where the contrast lies, and how that is known."""
+    if "interval low" not in numbers:
+        return (
+            f"in 90 % of the samples {numbers['contrast low']:.3g} to "
+            f"{numbers['contrast high']:.3g}"
+        )
+    ends = f"{LEVEL:.0%} interval {numbers['interval low']:.3g} to {numbers['interval high']:.3g}"
+    factor = numbers["interval factor"]
+    if factor is None:
+        return f"{ends} by the samples alone, which are often too sure of regions"
+    return f"{ends}, {factor:.2g} times that of the samples, as healthy places ask for"
 
 
 def crop_middle(images: Tensor, size: tuple[int, int]) -> Tensor:
@@ -189,6 +242,8 @@ def judge_stored(folder: Path, texts: Sequence[str]) -> list[dict[str, Any]]:
         done = dict(store.attrs["done"])
         gain = float(store.attrs["provenance"]["settings"]["gain"])
         rows, columns = store.attrs["size"]
+        known = store.attrs["provenance"]["settings"].get("region_factors")
+        factors = None if known is None else RegionFactors.from_plain(known)
     except (OSError, BaseZarrError, KeyError, TypeError, ValueError):
         raise InputError(f"{folder} holds no samples: give the -o of bcdm reconstruct") from None
     slices, count = store.shape[:2]
@@ -198,7 +253,7 @@ def judge_stored(folder: Path, texts: Sequence[str]) -> list[dict[str, Any]]:
         raise InputError(f"slice {unfinished[0].number} is not finished: go on with reconstruct")
     samples = {one.number: torch.from_numpy(np.asarray(store[one.number])) for one in features}
     shown = {k: crop_middle(drawn, (rows, columns)) for k, drawn in samples.items()}
-    return weigh(features, [shown.get(k, torch.empty(0)) for k in range(slices)], gain)
+    return weigh(features, [shown.get(k, torch.empty(0)) for k in range(slices)], gain, factors)
 
 
 def read_card(folder: Path) -> str:

@@ -12,7 +12,7 @@ import torch
 from tqdm.auto import tqdm
 
 from bcdm.checkpoint import Model, save_operator
-from bcdm.checkpoint.calibration import describe_factors
+from bcdm.checkpoint.calibration import describe_factors, find_region_factors
 from bcdm.errors import InputError
 from bcdm.files import remove_partial, replacing, write_arrays, write_text
 from bcdm.folders import MARKER, claim
@@ -99,7 +99,7 @@ def reconstruct_scan(
         left_out = _choose_left_out(posteriors, cards, plan)
         _keep_measurement(out, fitted, y)
         shown = [crop_middle(one.samples[:, 0], fitted.scan.size) for one in posteriors]
-        weighed = weigh(features, shown, fitted.units.gain)
+        weighed = weigh(features, shown, fitted.units.gain, find_region_factors(model))
         files: list[Path] = []
         if len(left_out) < len(posteriors):
             results = _summarise(fitted, posteriors, left_out)
@@ -154,6 +154,9 @@ def _prepare(model: Model, fitted: Fitted, plan: Plan) -> tuple[dict[str, Any], 
         "offset": fitted.units.offset,
         "interval_factor": describe_factors(model, LEVEL),
     }
+    regions = find_region_factors(model)
+    if regions is not None:
+        settings["region_factors"] = regions.to_plain()
     if fitted.scan.facts.get("simulated"):
         settings["simulated"] = True
     unfamiliar = find_unfamiliar(model, fitted.measure(0))[0]

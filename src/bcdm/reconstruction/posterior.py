@@ -11,9 +11,10 @@ from tqdm.auto import tqdm
 
 import bcdm  # the public names: what is shown lies above this room
 from bcdm.checkpoint import Model
-from bcdm.checkpoint.calibration import find_factors
+from bcdm.checkpoint.calibration import find_factors, find_region_factors
 from bcdm.diffusion import posterior_mean
 from bcdm.errors import InputError, ShapeError
+from bcdm.evaluation.ranks import find_interval
 from bcdm.files import replacing, write_arrays
 from bcdm.identity import identify
 from bcdm.measurement import Measurement
@@ -85,18 +86,7 @@ class Posterior:
             calibrated: Widens or narrows it as the model's calibration asks, if it has one;
                 False is what the samples alone say.
         """
-        count = len(self.samples)
-        if not 0 < level <= (count - 1) / (count + 1):
-            raise InputError(
-                f"{count} samples resolve intervals up to {(count - 1) / (count + 1):.0%}, "
-                f"not {level:.0%}: draw more"
-            )
-        ordered = self.samples.sort(0).values
-        # The truth lies below the k-th smallest of S samples with probability k / (S + 1).
-        place = (1 - level) / 2 * (count + 1) - 1
-        below, part = int(place), place - int(place)
-        low = (1 - part) * ordered[below] + part * ordered[below + 1]
-        high = (1 - part) * ordered[-1 - below] + part * ordered[-2 - below]
+        low, high = find_interval(self.samples, level)
         if calibrated:
             factors = find_factors(self.model, level, self.samples.mean(0))
             middle, half = (low + high) / 2, factors * (high - low) / 2
@@ -113,7 +103,8 @@ class Posterior:
         """
         if not 0 <= number < len(self.preview):
             raise InputError(f"there is no image {number}: the last one is {len(self.preview) - 1}")
-        return find_support(self.samples[:, number], region, margin)
+        factors = find_region_factors(self.model)
+        return find_support(self.samples[:, number], region, margin, factors)
 
     def save(self, path: str | Path) -> None:
         """Writes mean, standard deviation, interval, samples and preview to an .npz file."""
