@@ -58,6 +58,20 @@ def test_ssim_equals_scikit_image(
     assert (ours.diff() < -0.01).all()
 
 
+def test_ssim_inside_is_the_average_of_its_pixels() -> None:
+    """By scikit-image's map of similarities."""
+    estimate, reference = (image[2:3] for image in pair(torch.float64, 1))
+    inside = torch.zeros(reference.shape[-2:], dtype=torch.bool)
+    inside[4:9, 5:9] = True
+    ours = ssim(estimate, reference, data_range=0.9, convention="skimage", inside=inside)
+    _, similar = metrics.structural_similarity(
+        reference[0, 0].numpy(), estimate[0, 0].numpy(), data_range=0.9, full=True
+    )
+    assert ours.item() == pytest.approx(similar[inside.numpy()].mean(), abs=1e-10)
+    whole = ssim(estimate, reference, data_range=0.9, convention="skimage")
+    assert abs(ours.item() - whole.item()) > 1e-4
+
+
 def test_ssim_conventions_differ() -> None:
     estimate, reference = pair(torch.float64)
     a, b = (ssim(estimate, reference, data_range=1.0, convention=c) for c in CONVENTIONS)

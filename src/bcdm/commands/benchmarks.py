@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from bcdm.commands.echo import finish, name_command, say
+from bcdm.commands.extras import require
 from bcdm.commands.options import data_option, precision_option, records_option, work_option
 from bcdm.errors import InputError
 
@@ -100,6 +101,57 @@ def lesions(
 
     exam = bench.Exam(radii or bench.RADII, contrasts or bench.CONTRASTS, limit, samples, calls)
     records = bench.run(model, data, work, name_command(), exam, report=say)
+    finish(records, path, bench.KEYS, bench.COLUMNS)
+
+
+@benchmark.command()
+@click.option("--model", help="A model of complex images; left out: what needs none.")
+@data_option
+@click.option("--sets", default="brain16", show_default=True, help="Of brain16,ixi,openms,hku.")
+@click.option("--patterns", default="equispaced,poisson", show_default=True)
+@click.option("--accelerations", default="2,4,6,8", show_default=True)
+@click.option("--methods", default="", help="Rows, by name; all when left out.")
+@click.option("--limit", default=16, show_default=True, help="Slices of a set.")
+@click.option("--tuning", default=2, show_default=True, help="Other slices, to tune weights on.")
+@click.option("--samples", default=9, show_default=True, type=click.IntRange(min=9))
+@click.option("--calls", default=20, show_default=True, help="Network calls per sample.")
+@click.option("--panel", type=click.Path(path_type=Path, dir_okay=False), help="PNG to draw.")
+@work_option("runs/scans")
+@records_option
+def scans(
+    model: str | None,
+    data: Path | None,
+    sets: str,
+    patterns: str,
+    accelerations: str,
+    methods: str,
+    limit: int,
+    tuning: int,
+    samples: int,
+    calls: int,
+    panel: Path | None,
+    work: Path,
+    path: Path | None,
+) -> None:
+    """Scans of several coils: a model beside CG-SENSE, l1-wavelet, total variation and MMPS."""
+    require("sigpy", "scipy", *(["matplotlib"] if panel is not None else []))
+    from bcdm.benchmark import scans as bench
+
+    try:
+        numbers = tuple(float(number) for number in accelerations.split(","))
+    except ValueError:
+        raise InputError(f"--accelerations takes 4,8, got {accelerations!r}") from None
+    exam = bench.Exam(
+        tuple(sets.split(",")),
+        tuple(patterns.split(",")),
+        numbers,
+        tuple(filter(None, methods.split(","))),
+        limit,
+        tuning,
+        samples,
+        calls,
+    )
+    records = bench.run(model, data, work, name_command(), exam, report=say, panel=panel)
     finish(records, path, bench.KEYS, bench.COLUMNS)
 
 

@@ -111,6 +111,7 @@ def ssim(
     *,
     data_range: float | Tensor,
     convention: SSIMConvention,
+    inside: Tensor | None = None,
 ) -> Tensor:
     r"""Computes the mean structural similarity, per image.
 
@@ -126,6 +127,8 @@ def ssim(
         reference: Real images, (B, C, H, W).
         data_range: $R$, one number or one per image (B,).
         convention: "skimage" or "wang"; see `describe_ssim`.
+        inside: Boolean, broadcastable to (B, C, H, W): the average is over these pixels alone,
+            with all of their windows.
 
     Returns:
         SSIM, (B,).
@@ -152,7 +155,12 @@ def ssim(
 
     luminance = (2 * mean_x * mean_y + c1) / (mean_x.square() + mean_y.square() + c1)
     structure = (2 * covariance + c2) / (variances + c2)
-    return (luminance * structure).mean((1, 2, 3))
+    similar = luminance * structure
+    if inside is None:
+        return similar.mean((1, 2, 3))
+    edge = window.size // 2
+    chosen = inside.expand_as(reference)[..., edge:-edge, edge:-edge].to(similar)
+    return (similar * chosen).sum((1, 2, 3)) / chosen.sum((1, 2, 3))
 
 
 def _smooth(planes: Tensor, window: _Window) -> Tensor:

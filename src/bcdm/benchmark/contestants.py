@@ -1,0 +1,168 @@
+"""What is compared on scans of several coils, and how weights and widths are tuned."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from bcdm.benchmark.coilsets import Case
+from bcdm.benchmark.lesions import find_interval
+from bcdm.checkpoint import Model
+from bcdm.diffusion import VP, DPMSolver, sample
+from bcdm.errors import InputError
+from bcdm.evaluation import nrmse
+from bcdm.measurement import Measurement
+from bcdm.methods import (
+    MMPS,
+    Bayesian,
+    LeastSquares,
+    Method,
+    Parameterisation,
+    RootSumOfSquares,
+    SparseGradients,
+    SparseWavelets,
+)
+from bcdm.operators import PixelMask
+
+__all__ = [
+    "CONTROL",
+    "LEVEL",
+    "Classical",
+    "Sampled",
+    "find_error",
+    "list_classical",
+    "list_sampled",
+]
+
+CONTROL = "linear Gaussian posterior"
+LEVEL = 0.8
+_PRIOR_STD = 0.15  # of the control where there is no model
+
+
+@dataclass(frozen=True)
+class Classical:
+    """A method that gives one image, with a weight.
+
+    Attributes:
+        name: Of the row.
+        make: The method of a weight.
+        weights: Those that are tried; none if it has no weight.
+    """
+
+    name: str
+    make: Callable[[float], Method]
+    weights: tuple[float, ...] = ()
+
+    def tune(self, cases: Sequence[Case]) -> float:
+        """The weight of the least error, on other slices than those it is used on."""
+        if not self.weights:
+            return 0.0
+        errors = [np.mean([self.try_weight(one, case) for case in cases]) for one in self.weights]
+        return self.weights[int(np.argmin(errors))]
+
+    def estimate(self, case: Case, weight: float) -> tuple[Tensor, Tensor]:
+        """Magnitudes (1, H, W), and the complex image they are of, (1, 1, H, W)."""
+        measurement = case.measurement
+        blank = torch.zeros_like(measurement.back_projection)
+        level = VP().level(torch.zeros(1, dtype=torch.float64))
+        found = self.make(weight).condition(measurement)(blank, level)
+        return found[:, 0].abs(), found
+
+    def try_weight(self, weight: float, case: Case) -> float:
+        """The error that a weight gives."""
+        found, _ = self.estimate(case, weight)
+        return find_error(found[0], case)
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """A method that gives samples.
+
+    Attributes:
+        name: Of the row.
+        bind: The method of a measurement.
+        samples: Of each slice.
+        calls: Network calls per sample.
+        seed: Of the samples.
+    """
+
+    name: str
+    bind: Callable[[Measurement], Method]
+    samples: int
+    calls: int
+    seed: int = 0
+
+    def tune(self, cases: Sequence[Case]) -> float:
+        """The factor of intervals that makes 80 % of them hold, on other slices."""
+        ratios = []
+        for case in cases:
+            magnitudes, _ = self.estimate(case, 1.0)
+            low, high = (torch.from_numpy(end) for end in find_interval(magnitudes.numpy(), LEVEL))
+            away = (case.reference - (low + high) / 2).abs() / ((high - low) / 2).clamp_min(1e-12)
+            ratios.append(away[case.inside])
+        return float(torch.cat(ratios).quantile(LEVEL)) if ratios else 1.0
+
+    def estimate(self, case: Case, weight: float) -> tuple[Tensor, Tensor]:
+        """Magnitudes (samples, H, W), and the samples, (samples, 1, H, W)."""
+        drawn = sample(
+            self.bind(case.measurement).condition(case.measurement),
+            DPMSolver(churn=1.0),
+            steps=self.calls,
+            seed=self.seed,
+            indices=range(self.samples),
+            progress=False,
+        )
+        return drawn[:, 0].abs(), drawn
+
+
+class _Zero(nn.Module):
+    """A network that has learned nothing."""
+
+    def forward(self, x: Tensor, log_snr: Tensor, project: Callable[[Tensor], Tensor]) -> Tensor:
+        """The estimate without it."""
+        return project(torch.zeros_like(x))
+
+
+def find_error(magnitude: Tensor, case: Case) -> float:
+    """NRMSE inside of the object."""
+    chosen = case.inside
+    return float(nrmse(magnitude[chosen][None], case.reference[chosen][None]))
+
+
+def _measure_nothing(measurement: Measurement) -> Measurement:
+    """Of images of the same size nothing is measured."""
+    back = measurement.back_projection[:1]
+    empty = PixelMask(torch.zeros(back.shape[-2:], dtype=torch.bool))
+    return Measurement(torch.zeros_like(back), empty, 1.0)
+
+
+def list_classical() -> list[Classical]:
+    """From what takes no thought to what was the best before networks."""
+    return [
+        Classical("root sum of squares", lambda _: RootSumOfSquares()),
+        Classical("CG-SENSE", LeastSquares, (0.03, 0.06, 0.12, 0.25, 0.5, 1.0, 4.0)),
+        Classical("l1-wavelet", SparseWavelets, (1.0, 3.0, 10.0, 30.0, 100.0)),
+        Classical("total variation", SparseGradients, (1.0, 3.0, 10.0, 30.0, 100.0)),
+    ]
+
+
+def list_sampled(model: Model | None, samples: int, calls: int, seed: int) -> list[Sampled]:
+    """The control, and with a model the model and MMPS over its prior."""
+    prior_std = model.config.parameterisation.prior_std if model else _PRIOR_STD
+    schedule = model.method.schedule if model else VP()
+    control = Bayesian(_Zero(), schedule, Parameterisation(prior_std=prior_std))
+    rows = [Sampled(CONTROL, lambda _: control, samples, calls, seed)]
+    if model is None:
+        return rows
+    method, value_range = model.method, model.preparation.value_range
+    if model.config.operator.kind != "family" or not model.config.operator.nothing:
+        raise InputError(f"{model.config.name} knows no prior: it was never trained on nothing")
+
+    def guide(measurement: Measurement) -> Method:
+        prior = method.condition(_measure_nothing(measurement))
+        return MMPS(prior, value_range=(value_range[0], 1.2 * value_range[1]))
+
+    rows.append(Sampled("MMPS", guide, samples, calls, seed))
+    return [*rows, Sampled("ours", lambda _: method, samples, calls, seed)]
