@@ -75,8 +75,8 @@ class Receivers(Family):
         return self if self.maps is None else replace(self, maps=str(find(self.maps)))
 
     def leave_files(self) -> "Receivers":
-        """With drawn maps alone; masks are drawn before them, and stay the same."""
-        return replace(self, maps=None)
+        """With one drawn map; masks are drawn before them, and stay the same."""
+        return replace(self, maps=None, coils=(1, 1))
 
     def draw_nothing(self, size: tuple[int, int]) -> Sense:
         """One coil, and no sample."""
