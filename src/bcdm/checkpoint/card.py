@@ -32,7 +32,7 @@ def format_card(content: dict[str, Any]) -> str:
         f"| images | {channels} x {rows} x {columns}, values in {data['value_range']}"
         f"{', complex: of the magnitude' if data.get('phase') else ''} |",
         *_describe_scope(config.get("scope")),
-        f"| trained on | {facts.get('training_images', '?')} images of `{data['path']}` |",
+        f"| trained on | {facts.get('training_images', '?')} images of {_list_paths(config)} |",
         f"| operator | {operator} |",
         f"| noise_std | {config['noise_std']}, in the units of the values above |",
         f"| network | {facts.get('parameters', 0) / 1e6:.2f} M parameters |",
@@ -60,6 +60,12 @@ def format_card(content: dict[str, Any]) -> str:
             "Intervals are 95 %, resampling subjects.",
         ]
     return "\n".join(lines) + "\n"
+
+
+def _list_paths(config: dict[str, Any]) -> str:
+    """Where training images were."""
+    parts = [config["data"], *(source["data"] for source in config.get("sources", []))]
+    return ", ".join(dict.fromkeys(f"`{part['path']}`" for part in parts))
 
 
 def _describe_scope(scope: dict[str, Any] | None) -> list[str]:

@@ -39,6 +39,7 @@ __all__ = [
     "DataConfig",
     "RunConfig",
     "ScopeConfig",
+    "SourceConfig",
     "TrainingConfig",
     "load_config",
     "parse_config",
@@ -158,6 +159,19 @@ class ScopeConfig(Settings):
         return bounds
 
 
+class SourceConfig(Settings):
+    """More training images, of another size: each batch of a run is of one source."""
+
+    data: DataConfig
+    operator: OperatorConfig | None = None
+    """What they are measured with; left out: as those of `data`."""
+    batch: int = Field(default=1, gt=0)
+    share: int = Field(default=1, gt=0)
+    """How many steps of a cycle are of this source; one is of `data`."""
+    strip: int | None = Field(default=None, gt=0)
+    """Images are cut to so many lines, for masks that are all of whole columns, or all of rows."""
+
+
 class RunConfig(Settings):
     """Everything that fixes a training run."""
 
@@ -172,12 +186,14 @@ class RunConfig(Settings):
     training: TrainingConfig
     scope: ScopeConfig | None = None
     """Sizes that the model is for; left out: the size of its training images alone."""
+    sources: tuple[SourceConfig, ...] = ()
+    """More training images beside `data`."""
 
     @model_serializer(mode="wrap")
     def _leave_out_later(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """As for data: settings of finished runs stay the same."""
         stored: dict[str, Any] = write(self)
-        return {k: v for k, v in stored.items() if v is not None or k != "scope"}
+        return {k: v for k, v in stored.items() if v or k not in ("scope", "sources")}
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
@@ -279,5 +295,6 @@ _GROUPS: dict[int | str, _Group] = {
     "parameterisation": Parameterisation,
     "schedule": ScheduleConfig,
     "scope": ScopeConfig,
+    "sources": SourceConfig,
     "training": TrainingConfig,
 }

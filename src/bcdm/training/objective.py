@@ -1,15 +1,19 @@
 r"""From clean images to the loss: $E |s_\theta(\text{statistic}, t) - x_0|^2$ (paper, Thm. 1)."""
 
+from collections.abc import Sequence
+
 from torch import Tensor, nn
 
 from bcdm.conditioning import Conditioning
 from bcdm.diffusion import NoiseLevel
 from bcdm.measurement import Measurement
 from bcdm.methods import Bayesian
+from bcdm.operators import LinearOperator
 from bcdm.problems import Levels, Problems
+from bcdm.problems.strips import cut_strips
 from bcdm.tensors import ImageSpec, SeededNoise, fit
 
-__all__ = ["Objective"]
+__all__ = ["Objective", "Objectives"]
 
 # Streams of the noise that belongs to one training sample.
 _DIFFUSION, _MEASUREMENT = 0, 1
@@ -26,6 +30,7 @@ class Objective(nn.Module):
         problems: What the training images are measured with.
         levels: How noise levels are drawn.
         seed: Of all noise.
+        strip: Images are cut to strips of so many lines (see `cut_strips`); None: they are whole.
     """
 
     def __init__(
@@ -34,6 +39,7 @@ class Objective(nn.Module):
         problems: Problems,
         levels: Levels,
         seed: int,
+        strip: int | None = None,
     ) -> None:
         super().__init__()
         self.network = method.network
@@ -41,6 +47,7 @@ class Objective(nn.Module):
         self.problems = problems
         self.levels = levels
         self.seed = seed
+        self.strip = strip
 
     def forward(self, x_0: Tensor, counters: Tensor) -> Tensor:
         """The weighted squared error of each image, (B,)."""
@@ -49,22 +56,48 @@ class Objective(nn.Module):
 
     def error(self, x_0: Tensor, counters: Tensor, level: NoiseLevel) -> Tensor:
         """The same at given levels."""
-        mean = self.method.estimate(*self._measure(x_0, counters, level))
+        operator, noise_std = self.problems.draw(counters.tolist())
+        if self.strip is not None:
+            x_0, operator = cut_strips(
+                x_0, operator, self.strip, seed=self.seed, counters=counters.tolist()
+            )
+        mean = self.method.estimate(*self._measure(x_0, operator, noise_std, counters, level))
         squared = (mean - x_0).abs().square().flatten(1).mean(1)
         return squared * self.method.parameterisation.weigh(level).to(squared)
 
     def _measure(
-        self, x_0: Tensor, counters: Tensor, level: NoiseLevel
+        self,
+        x_0: Tensor,
+        operator: LinearOperator,
+        noise_std: Tensor,
+        counters: Tensor,
+        level: NoiseLevel,
     ) -> tuple[Conditioning, Tensor]:
         """Measures and diffuses images."""
         noise = SeededNoise(self.seed, counters.tolist())
         image = ImageSpec.of(x_0)
         alpha, sigma = fit(x_0, *level)
         x_t = alpha * x_0 + sigma * noise.normal(image, step=_DIFFUSION)
-        operator, noise_std = self.problems.draw(counters.tolist())
         clean = operator.forward(x_0)
         static = noise.normal(ImageSpec.of(clean), step=_MEASUREMENT)
         data = clean + fit(clean, noise_std)[0] * static
         measurement = Measurement(data, operator, noise_std)
         # The truth is where the solve ends, up to the noise: nothing is nearer to start from.
         return Conditioning(measurement, level, near=x_0), x_t
+
+
+class Objectives(nn.Module):
+    """Several objectives of one network, as the one module that is trained.
+
+    Args:
+        parts: Each for images of a kind of its own.
+    """
+
+    def __init__(self, parts: Sequence[Objective]) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(parts)
+
+    def forward(self, x_0: Tensor, counters: Tensor, part: int) -> Tensor:
+        """The weighted squared error of each image by one of them, (B,)."""
+        errors: Tensor = self.parts[part](x_0, counters)
+        return errors

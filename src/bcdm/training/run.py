@@ -23,6 +23,7 @@ from bcdm.networks import UnrolledNetwork
 from bcdm.operators import LinearOperator
 from bcdm.problems import OneProblem
 from bcdm.training.cost import count_cost
+from bcdm.training.sources import count_images
 from bcdm.training.train import Trainer, open_processes
 
 __all__ = ["plan", "plan_without_data", "run", "time_step", "train"]
@@ -101,7 +102,8 @@ def train(
 def _save(trainer: Trainer, folder: Path) -> None:
     """Writes the model of a finished run."""
     problems, network = trainer.problems, trainer.state.average.module
-    facts = {"training_images": len(trainer.images), "parameters": count_parameters(network)}
+    images = count_images(trainer.images, trainer.sources)
+    facts = {"training_images": images, "parameters": count_parameters(network)}
     single = problems.operator if isinstance(problems, OneProblem) else None
     save_model(folder, trainer.config, network, single, trainer.shape, facts)
 

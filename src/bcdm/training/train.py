@@ -25,7 +25,8 @@ from bcdm.data import Augmentation, ImageBatches, ImageSource
 from bcdm.errors import InputError
 from bcdm.operators import LinearOperator
 from bcdm.training.logs import Log
-from bcdm.training.objective import Objective
+from bcdm.training.objective import Objective, Objectives
+from bcdm.training.sources import Turns, open_source
 from bcdm.training.state import Checkpoints, TrainingState
 from bcdm.training.validation import validate
 
@@ -106,6 +107,10 @@ class Trainer:
         self.problems = problems.to(processes.device)
         options = config.training
         self.objective = Objective(method, self.problems, options.levels, options.seed)
+        self.sources = [
+            open_source(config, k, data, rank=processes.rank, world_size=processes.world)
+            for k in range(len(config.sources))
+        ]
         optimizer = torch.optim.Adam(
             method.network.parameters(), lr=options.learning_rate, betas=options.betas
         )
@@ -120,11 +125,13 @@ class Trainer:
             return False
         first = self.processes.rank == 0
         log = Log(self.folder if first else None, state.step, options.steps, options.batch)
-        model: nn.Module = self.objective
+        model: nn.Module = self._join_objectives()
         if self.processes.world > 1:
-            model = DistributedDataParallel(self.objective)
-        for batch in self.make_batches(state.step):
-            loss = self.advance(model, batch.images, batch.counters)
+            model = DistributedDataParallel(model)
+        batches = [self.make_batches(state.step), *(source.batches for source in self.sources)]
+        turns = Turns((1, *(source.config.share for source in self.sources)))
+        for part, batch in turns.walk(batches, state.step, options.steps):
+            loss = self.advance(model, batch.images, batch.counters, part)
             state.step += 1
             if state.step % options.log_every == 0 or state.step == options.steps:
                 mean = self._average_over_processes(loss)
@@ -136,6 +143,15 @@ class Trainer:
                 self.checkpoints.save(state)
         log.close()
         return True
+
+    def _join_objectives(self) -> Objectives:
+        """Those of all sources, that of `data` first."""
+        method, levels = self.objective.method, self.config.training.levels
+        parts = [self.objective]
+        for source in self.sources:
+            problems = source.problems.to(self.processes.device)
+            parts.append(Objective(method, problems, levels, source.seed, source.config.strip))
+        return Objectives(parts)
 
     def make_batches(self, start: int) -> ImageBatches:
         """This process's part of every batch from step `start` on."""
@@ -153,8 +169,18 @@ class Trainer:
             cache=data.cache,
         )
 
-    def advance(self, model: nn.Module, images: Tensor, counters: Tensor) -> Tensor:
-        """One optimiser step; returns this process's mean loss."""
+    def advance(
+        self, model: nn.Module, images: Tensor, counters: Tensor, part: int | None = None
+    ) -> Tensor:
+        """One optimiser step; returns this process's mean loss.
+
+        Args:
+            model: An objective, or several.
+            images: Of this process.
+            counters: One per image.
+            part: Which of several objectives.
+        """
+        which = () if part is None else (part,)
         options, optimizer = self.config.training, self.state.optimizer
         for group in optimizer.param_groups:
             group["lr"] = options.learning_rate * self._rate(self.state.step)
@@ -167,12 +193,12 @@ class Trainer:
             )
         )
         total = torch.zeros((), device=self.processes.device)
-        for number, (part, count) in enumerate(parts):
+        for number, (some, count) in enumerate(parts):
             last = number == len(parts) - 1
             joined = isinstance(model, DistributedDataParallel) and not last
             quiet = model.no_sync() if joined else contextlib.nullcontext()  # type: ignore[operator]
             with quiet, self._dropout(number), self._precision():
-                loss = model(part.to(self.processes.device), count).sum() / len(images)
+                loss = model(some.to(self.processes.device), count, *which).sum() / len(images)
             loss.backward()
             total += loss.detach()
         self._clip(total)
