@@ -9,6 +9,9 @@ from tests.conftest import smooth_images
 
 from bcdm.archive.heads import begin
 from bcdm.archive.job import Job
+from bcdm.archive.markers import list_markers
+from bcdm.archive.places import open_place
+from bcdm.archive.store import hash_shard
 from bcdm.archive.unit import Unit, open_unit
 from bcdm.checkpoint import load
 from bcdm.measurement import Measurement
@@ -34,3 +37,14 @@ def write_table(path: Path, y: np.ndarray, **others: np.ndarray) -> Path:
 def open_job(job: Job) -> Unit:
     torch.set_num_threads(1)
     return open_unit(job, begin(job, print))
+
+
+def find_hashes(job: Job) -> list[dict[str, str]]:
+    """What the markers of an archive say of its arrays, after they were held beside them."""
+    place, head = open_place(job.out), begin(job, print)
+    found = []
+    for marker in list_markers(place, head.shards, head.id):
+        assert hash_shard(place, marker.stem, marker.hashes) == marker.hashes
+        found.append(dict(marker.hashes))
+    assert len(found) == head.shards
+    return found

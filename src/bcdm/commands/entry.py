@@ -6,6 +6,7 @@ import sys
 import click
 
 from bcdm import __version__
+from bcdm.commands.archive import archive
 from bcdm.commands.benchmarks import benchmark
 from bcdm.commands.echo import listen, say
 from bcdm.commands.failures import EXIT_CODES, INTERRUPTED, describe_failure
@@ -31,7 +32,7 @@ def cli() -> None:
 benchmark.add_command(paper)
 for _command in (reconstruct, inspect, verify, feature, demo, train, evaluate, calibrate):
     cli.add_command(_command)
-for _command in (benchmark, study, curves):
+for _command in (archive, benchmark, study, curves):
     cli.add_command(_command)
 
 

@@ -1,0 +1,107 @@
+"""Is an archive what its markers say? Hashes of all shards, and a few items drawn again."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+
+from bcdm.archive.heads import Head, begin
+from bcdm.archive.job import Job
+from bcdm.archive.markers import Marker, list_markers, read_marker
+from bcdm.archive.places import Place
+from bcdm.archive.status import open_archive
+from bcdm.archive.store import hash_shard, open_group
+from bcdm.archive.unit import Unit, open_unit
+from bcdm.errors import InputError
+from bcdm.reconstruction.verification import TOLERANCE, Verdict
+
+__all__ = ["verify"]
+
+
+def verify(
+    out: str,
+    *,
+    draw: int = 3,
+    seed: int = 0,
+    model: str | None = None,
+    source: str | None = None,
+    report: Callable[[str], None],
+) -> Iterator[Verdict]:
+    """Checks an archive.
+
+    Args:
+        out: The archive.
+        draw: How many items are drawn again.
+        seed: Which ones.
+        model: Where the model is by now; left out: where it was.
+        source: Where the measurements are by now; left out: where they were.
+        report: Told how far it is.
+    """
+    place, head = open_archive(out)
+    markers, right = 0, 0
+    for marker in list_markers(place, head.shards, head.id):
+        markers += 1
+        wrong = _check_shard(place, marker)
+        right += not wrong
+        if wrong:
+            yield Verdict(f"shard {marker.shard}", False, wrong)
+        if markers % 100 == 0:
+            report(f"{markers} of {head.shards} shards")
+    found = f"{markers} of {head.shards} finished"
+    yield Verdict("shards", markers == head.shards, found)
+    yield Verdict("hashes", right == markers, f"{right} of {markers} shards as written")
+    if draw and right:
+        yield from _draw_again(place, head, draw, seed, model, source)
+
+
+def _check_shard(place: Place, marker: Marker) -> str:
+    """What is wrong with a shard; empty if nothing is."""
+    try:
+        found = hash_shard(place, marker.stem, marker.hashes)
+    except Exception as error:
+        # zarr and its codecs raise many kinds of errors for damaged files.
+        return f"cannot be read ({' '.join(str(error).split())[:160]})"
+    changed = [name for name, value in marker.hashes.items() if found[name] != value]
+    return f"changed: {', '.join(changed)}" if changed else ""
+
+
+def _draw_again(
+    place: Place, head: Head, count: int, seed: int, model: str | None, source: str | None
+) -> Iterator[Verdict]:
+    job = Job(**head.job)
+    job = replace(job, model=model or job.model, out=str(place), source=source or job.source)
+    if source is None:
+        begin(job, print)  # refuses a model that has changed
+    unit, generator = open_unit(job, head), np.random.default_rng(seed)
+    for _ in range(count):
+        shard = int(generator.integers(head.shards))
+        marker = read_marker(place, shard, head.id)
+        if marker is None:
+            continue
+        status = np.asarray(open_group(place, marker.stem)["status"][...])
+        done = np.flatnonzero(status == 0)
+        if len(done):
+            yield _compare(unit, marker, int(done[generator.integers(len(done))]))
+
+
+def _compare(unit: Unit, marker: Marker, row: int) -> Verdict:
+    """Draws one item again."""
+    name = f"item {row} of shard {marker.shard}"
+    entries = islice(unit.source.read(marker.shard, unit.fitter), row, row + 1)
+    found = next(iter(unit.draw(entries)), None)
+    if found is None:
+        raise InputError(f"the input has no {name} any more")
+    _, _, fitted, outcome = found
+    if outcome.mean is None or outcome.std is None or fitted is None:
+        return Verdict(name, False, f"is now {outcome.status}: {outcome.reason}")
+    group = open_group(unit.place, marker.stem)
+    pairs = [
+        (fitted.units.to_file(outcome.mean), np.asarray(group["mean"][row])),
+        (fitted.units.to_file_size(outcome.std), np.asarray(group["std"][row])),
+    ]
+    if all(np.array_equal(new, old) for new, old in pairs):
+        return Verdict(name, True, "the same to the bit")
+    scale = float(np.abs(pairs[0][1]).max()) or 1.0
+    away = max(float(np.abs(new - old).max()) for new, old in pairs) / scale
+    return Verdict(name, away < TOLERANCE, f"differs by {away:.1e} of its brightness")
