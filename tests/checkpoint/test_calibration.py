@@ -17,6 +17,7 @@ from bcdm.checkpoint.calibration import (
     describe_factors,
     find_factors,
 )
+from bcdm.checkpoint.discriminant import Discriminant
 from bcdm.errors import ModelError
 
 
@@ -79,8 +80,9 @@ def make_model(**facts: object) -> SimpleNamespace:
 
 def test_a_calibration_is_read_as_it_was_stored() -> None:
     typical = Typicality(torch.tensor([1.0, 2.0]).double(), torch.eye(2).double() / 3)
+    telling = Discriminant(*(torch.ones(2 + k).double() for k in (0, 0, 3)))
     stored = Calibration(
-        {"image": typical},
+        {"image": typical, "grey levels": telling},
         {"residual": [0.1234567, 2.0]},
         0.01,
         {0.5: 1.1, 0.9: 1.3},
@@ -93,8 +95,18 @@ def test_a_calibration_is_read_as_it_was_stored() -> None:
     assert found.tables == {"residual": [0.123457, 2.0]}
     assert (found.threshold, found.factors) == (0.01, {0.5: 1.1, 0.9: 1.3})
     assert (found.brightness, found.on) == ((0.1, 0.5, 0.9), "ten images")
-    assert torch.equal(found.looks["image"].precision, typical.precision)
-    assert torch.equal(found.looks["image"].centre, typical.centre)
+    image, greys = found.looks["image"], found.looks["grey levels"]
+    assert isinstance(image, Typicality)
+    assert isinstance(greys, Discriminant)
+    assert torch.equal(image.precision, typical.precision)
+    assert torch.equal(image.centre, typical.centre)
+    assert torch.equal(greys.weights, telling.weights)
+    # Earlier versions read every look as a distance: they find none that they do not know.
+    assert list(plain["looks"]) == ["image"]
+    earlier = {name: part for name, part in plain.items() if name != "discriminants"}
+    before = Calibration.of(make_model(calibration=earlier))
+    assert before is not None
+    assert list(before.looks) == ["image"]
     assert Calibration.of(make_model()) is None
     # One of before there was a brightness.
     assert Calibration.of(make_model(calibration=plain | {"brightness": 0.5})) is None
@@ -179,6 +191,8 @@ def test_what_is_stored_is_read() -> None:
         WHOLE | {"local": {"edges": ["a"], "factors": {}}},
         WHOLE | {"local": {"edges": [0.5], "factors": {"0.8": 1.0}}},
         WHOLE | {"looks": {"data": {"centre": [[], 1]}}},
+        WHOLE | {"discriminants": {"grey levels": {"centre": [1.0]}}},
+        WHOLE | {"discriminants": [1.0]},
         {name: value for name, value in WHOLE.items() if name != "on"},
     ],
 )

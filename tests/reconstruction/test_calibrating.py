@@ -3,9 +3,15 @@
 from math import inf, nan
 
 import pytest
+import torch
 
+from bcdm.checkpoint import Model
+from bcdm.checkpoint.building import build_method
+from bcdm.checkpoint.settings import parse_config
+from bcdm.data import Preparation
 from bcdm.errors import ModelError
-from bcdm.reconstruction.calibrating import _tabulate
+from bcdm.operators import BlockMean, FourierMask, PixelMask
+from bcdm.reconstruction.calibrating import _tabulate, measure, simulate
 
 
 def test_tables_are_sorted_and_hold_what_could_be_scored() -> None:
@@ -18,3 +24,53 @@ def test_a_model_whose_scores_are_no_numbers_is_not_calibrated(value: float) -> 
     """Among numbers that are none nothing has a rank."""
     with pytest.raises(ModelError, match=r"right measurements are not finite: residual$"):
         _tabulate([{"residual": 1.0, "typicality": 1.0}, {"residual": value}])
+
+
+def make_family(*members: dict[str, object], nothing: float = 0.0) -> Model:
+    """Untrained: only what it measures with counts here."""
+    config = parse_config(
+        {
+            "name": "family",
+            "data": {"path": "nothing", "size": [16, 16], "channels": 1},
+            "operator": {"kind": "family", "members": list(members), "nothing": nothing},
+            "noise_std": [0.01, 0.1],
+            "network": {"width": 8, "multipliers": [1, 2], "blocks": 1, "attention": []},
+            "training": {"steps": 1},
+        }
+    )
+    shape = (1, 16, 16)
+    return Model(build_method(config, shape), config, None, Preparation((16, 16), 1), shape, {})
+
+
+K_SPACE: dict[str, object] = {"kind": "k_space", "acceleration": [2.0, 3.0]}
+HOLES: dict[str, object] = {"kind": "holes", "hidden": [0.1, 0.3]}
+BLOCKS: dict[str, object] = {"kind": "blocks", "factors": [2, 4]}
+
+
+def test_every_image_of_a_batch_is_measured_as_it_would_be_alone() -> None:
+    model, images = make_family(K_SPACE), torch.zeros(20, 1, 16, 16)
+    batches = list(measure(model, images, 7, seed=3))
+    assert [rows for rows, _ in batches] == [list(range(16)), list(range(16, 20))]
+    together = torch.cat([measurement.y for _, measurement in batches])
+    for k in (0, 5, 19):
+        alone = simulate(model, images[k : k + 1], [7 + k], seed=3)
+        assert isinstance(alone.operator, FourierMask)
+        assert torch.equal(alone.y, together[k : k + 1])
+
+
+def test_batches_are_split_by_kind_of_operator() -> None:
+    model, images = make_family(HOLES, BLOCKS), torch.zeros(16, 1, 16, 16)
+    batches = list(measure(model, images, 0, seed=3))
+    kinds = {type(measurement.operator) for _, measurement in batches}
+    assert kinds == {PixelMask, BlockMean}
+    assert sorted(k for rows, _ in batches for k in rows) == list(range(16))
+    assert all(len(measurement.std) == len(rows) for rows, measurement in batches)
+
+
+def test_nothing_is_calibrated_where_nothing_is_measured() -> None:
+    """Training may leave all out in a part of the draws; a score of that would be no number."""
+    model, images = make_family(K_SPACE, nothing=0.9), torch.zeros(16, 1, 16, 16)
+    ((_, measurement),) = measure(model, images, 0, seed=3)
+    mask = measurement.data_mask
+    assert mask is not None
+    assert bool(mask.flatten(1).any(1).all())

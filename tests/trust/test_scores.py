@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -11,6 +12,8 @@ from bcdm.checkpoint.calibration import Calibration
 from bcdm.evaluation.signal import find_brightness
 from bcdm.measurement import Measurement
 from bcdm.operators import FourierMask, Identity, LinearOperator, PixelMask
+from bcdm.reconstruction.contrasts import change_contrast
+from bcdm.trust.greys import describe_greys
 from bcdm.trust.heldout import score_held_out
 from bcdm.trust.looks import describe, find_spots
 from bcdm.trust.scores import NAMES, chi_square_of, compare_noise, find_scores
@@ -67,9 +70,12 @@ def test_scores_are_logarithms_of_what_is_measured(masked_model: Model, images: 
     expected = {
         "residual": chi_square_of(measured, images * 0.9)[0].log().abs(),
         "held-out data": (held / find_brightness(linear, -1.0).square()).log(),
-        "typicality": looks["typicality"].find_distance(describe(linear, -1.0)).log(),
-        "bright spots": looks["bright spots"].find_distance(find_spots(linear, -1.0)).log(),
-        "reconstruction": looks["reconstruction"].find_distance(describe(preview, -1.0)).log(),
+        "typicality": looks["typicality"].score(describe(linear, -1.0)),
+        "bright spots": looks["bright spots"].score(find_spots(linear, -1.0)),
+        "reconstruction": looks["reconstruction"].score(describe(preview, -1.0)),
+        "grey levels": looks["grey levels"].score(
+            torch.cat([describe_greys(linear, -1.0), describe_greys(preview, -1.0)], 1)
+        ),
     }
     for number, row in enumerate(rows):
         for name, column in expected.items():
@@ -79,3 +85,19 @@ def test_scores_are_logarithms_of_what_is_measured(masked_model: Model, images: 
     assert set().union(*rows) <= set(NAMES)
     without = find_scores(masked_model, measured, looks, preview)
     assert [set(row) for row in without] == [set(row) - {"residual"} for row in rows]
+    # Calibrations of earlier versions know nothing of grey levels.
+    earlier = {name: look for name, look in looks.items() if name != "grey levels"}
+    fewer = find_scores(masked_model, measured, earlier, preview)
+    assert [set(row) for row in fewer] == [set(row) - {"grey levels"} for row in without]
+
+
+def test_another_contrast_scores_worse(masked_model: Model, images: Tensor) -> None:
+    """The tiny network knows nothing; what the data show is enough here."""
+    calibration = Calibration.of(masked_model)
+    assert calibration is not None
+    medians = []
+    for shown in (images, change_contrast(images, (-1.0, 1.0), 5)):
+        measured = Measurement.simulate(shown, masked_model.operator, 0.05, seed=1)
+        rows = find_scores(masked_model, measured, calibration.looks, shown)
+        medians.append(float(np.median([row["grey levels"] for row in rows])))
+    assert medians[1] > medians[0] + 1

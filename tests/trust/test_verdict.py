@@ -11,7 +11,14 @@ from bcdm.checkpoint import Model
 from bcdm.checkpoint.calibration import Calibration
 from bcdm.measurement import Measurement
 from bcdm.trust.card import Check, Judgement
-from bcdm.trust.verdict import _judge, _judge_noise, _judge_residual, _sum_up, assess
+from bcdm.trust.verdict import (
+    _judge,
+    _judge_noise,
+    _judge_residual,
+    _name_missing,
+    _sum_up,
+    assess,
+)
 
 TABLE = [float(k) for k in range(1, 40)]  # its median is 20, its reach beyond that 19
 
@@ -204,3 +211,40 @@ def test_a_posterior_of_nan_is_red(masked_model: Model, measurement: Measurement
     assert [card.light for card in cards] == ["red", "red"]
     bad = {check.name for check in cards[0].checks if check.judgement == "bad"}
     assert {"pixels", "chi-square of a sample", "residual", "reconstruction"} <= bad
+
+
+def test_a_calibration_that_knows_no_grey_levels_says_so() -> None:
+    """Not compared is not good; the light rests on what was."""
+    earlier = Calibration({}, {"typicality": TABLE}, 3 / 40, {}, (0.0, 0.5, 1.0), "nothing")
+    (found,) = _name_missing(earlier)
+    assert (found.name, found.judgement) == ("grey levels", "none")
+    assert "run bcdm calibrate" in found.reason
+    assert _sum_up([found], "a model", calibrated=True).light == "green"
+    assert not _name_missing(replace(earlier, tables={"grey levels": TABLE}))
+
+
+def test_grey_levels_are_named_in_words() -> None:
+    tables = {"grey levels": TABLE}
+    calibration = Calibration({}, tables, 3 / 40, {}, (0.0, 0.5, 1.0), "nothing")
+    good, doubtful, bad = (
+        _judge(calibration, {"grey levels": score})[0] for score in (0.0, 40.0, 50.0)
+    )
+    assert [one.judgement for one in (good, doubtful, bad)] == ["good", "doubtful", "bad"]
+    assert good.reason == "grey levels inside the object are those of training images"
+    assert "unlike those of training images: another contrast" in doubtful.reason
+    assert bad.reason == doubtful.reason
+
+
+def test_a_model_of_an_earlier_calibration_still_gets_a_card(
+    masked_model: Model, images: Tensor
+) -> None:
+    calibration = Calibration.of(masked_model)
+    assert calibration is not None
+    plain = calibration.to_plain()
+    del plain["discriminants"], plain["tables"]["grey levels"]
+    earlier = replace(masked_model, facts=masked_model.facts | {"calibration": plain})
+    measured = Measurement.simulate(images[:1], earlier.operator, 0.05, seed=1)
+    for model, expected in ((earlier, "none"), (masked_model, None)):
+        (card,) = assess(model, measured, images[:1], images[None, :1])
+        (found,) = [check for check in card.checks if check.name == "grey levels"]
+        assert (found.judgement == "none") == (expected == "none")

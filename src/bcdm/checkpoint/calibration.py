@@ -13,6 +13,7 @@ import torch
 from pydantic import TypeAdapter
 from torch import Tensor
 
+from bcdm.checkpoint.discriminant import Discriminant
 from bcdm.checkpoint.facts import read_facts, write_facts
 from bcdm.checkpoint.model import Model
 from bcdm.checkpoint.regions import RegionFactors
@@ -53,6 +54,10 @@ class Typicality:
         """The squared distance from what is typical, per number (Mahalanobis), (B,)."""
         away = descriptions - self.centre
         return torch.einsum("bi,ij,bj->b", away, self.precision, away) / away.shape[1]
+
+    def score(self, descriptions: Tensor) -> Tensor:
+        """The logarithm of the distance, (B,); larger is worse."""
+        return self.find_distance(descriptions).clamp_min(1e-30).log()
 
     def to_plain(self) -> dict[str, Any]:
         """As lists of numbers."""
@@ -109,7 +114,7 @@ class Calibration:
     """What to compare a measurement with.
 
     Attributes:
-        looks: What is typical, by the names of looks.
+        looks: What is typical, or what tells right from wrong, by the names of looks.
         tables: Scores of measurements that are right, sorted, by name; larger is worse.
         threshold: A measurement is flagged where its smallest tail probability is below.
         factors: By which intervals of each level are widened to hold what they promise, over all
@@ -121,7 +126,7 @@ class Calibration:
         regions: Those of contrasts of regions; None in calibrations of earlier versions.
     """
 
-    looks: dict[str, Typicality]
+    looks: dict[str, Typicality | Discriminant]
     tables: dict[str, list[float]]
     threshold: float
     factors: dict[float, float]
@@ -145,14 +150,21 @@ class Calibration:
 
     def to_plain(self) -> dict[str, Any]:
         """As numbers that JSON can hold."""
+        # Apart from each other: earlier versions read what they know of a newer model.
+        typical, telling = (
+            {name: look.to_plain() for name, look in self.looks.items() if isinstance(look, kind)}
+            for kind in (Typicality, Discriminant)
+        )
         plain: dict[str, Any] = {
-            "looks": {name: look.to_plain() for name, look in self.looks.items()},
+            "looks": typical,
             "tables": {k: [round(v, 6) for v in table] for k, table in self.tables.items()},
             "threshold": self.threshold,
             "factors": {str(level): factor for level, factor in self.factors.items()},
             "brightness": list(self.brightness),
             "on": self.on,
         }
+        if telling:
+            plain["discriminants"] = telling
         if self.local is not None:
             plain["local"] = self.local.to_plain()
         if self.regions is not None:
@@ -176,8 +188,13 @@ class Calibration:
     @classmethod
     def _from_plain(cls, plain: Mapping[str, Any]) -> Self:
         low, middle, high = _NUMBERS.validate_python(plain["brightness"])
+        looks: dict[str, Typicality | Discriminant] = {
+            name: Typicality.from_plain(look) for name, look in plain["looks"].items()
+        }
+        telling = plain.get("discriminants", {})
+        looks |= {name: Discriminant.from_plain(look) for name, look in telling.items()}
         return cls(
-            looks={name: Typicality.from_plain(look) for name, look in plain["looks"].items()},
+            looks=looks,
             tables={name: _NUMBERS.validate_python(rows) for name, rows in plain["tables"].items()},
             threshold=float(plain["threshold"]),
             factors={float(level): float(factor) for level, factor in plain["factors"].items()},

@@ -14,20 +14,23 @@ from torch import Tensor
 from bcdm.checkpoint import Model
 from bcdm.checkpoint.building import build_problems
 from bcdm.checkpoint.calibration import Calibration, LocalFactors, Typicality
+from bcdm.checkpoint.discriminant import Discriminant
 from bcdm.checkpoint.regions import RegionFactors
 from bcdm.diffusion import posterior_mean
 from bcdm.errors import InputError, ModelError
 from bcdm.evaluation.signal import find_brightness
 from bcdm.identity import identify
 from bcdm.measurement import Measurement
-from bcdm.operators import Root
+from bcdm.operators import LinearOperator, Root
+from bcdm.problems.draws import DrawnProblems
+from bcdm.reconstruction.contrasts import change_contrast, change_gain
 from bcdm.reconstruction.posterior import Posterior, reconstruct
 from bcdm.reconstruction.regions import RegionFit
 from bcdm.reconstruction.widths import fit_widths
 from bcdm.trust.looks import look
 from bcdm.trust.scores import NAMES, find_scores
 
-__all__ = ["ALARM", "LEVELS", "calibrate", "simulate"]
+__all__ = ["ALARM", "LEVELS", "calibrate", "measure", "simulate"]
 
 ALARM = 0.05
 BATCH = 16
@@ -74,8 +77,7 @@ def calibrate(
         raise InputError(f"{len(images)} images are too few to calibrate: give 40 or more")
     looks, brightness = _fit_looks(model, typical, len(images), seed)
     rows: list[dict[str, float]] = []
-    for numbers in _split(model, len(images)):
-        measurement = simulate(model, images[numbers], numbers, seed)
+    for numbers, measurement in measure(model, images, 0, seed):
         posterior = reconstruct(
             model, measurement, samples=1, calls=calls, seed=seed + numbers[0], progress=False
         )
@@ -129,41 +131,91 @@ def _reconstruct_some(
 
 def _fit_looks(
     model: Model, images: Tensor, first: int, seed: int
-) -> tuple[dict[str, Typicality], tuple[float, float, float]]:
-    """What is typical of images measured right, and how bright they are."""
+) -> tuple[dict[str, Typicality | Discriminant], tuple[float, float, float]]:
+    """What is typical of images measured right, what tells other contrasts, and how bright all are.
+
+    Other contrasts are drawn (`change_contrast`): images of another kind are not needed.
+    """
     low, high = model.config.data.value_range
+    right = _describe_all(model, images, first, seed)
+    looks: dict[str, Typicality | Discriminant] = {
+        name: Typicality.fit(found)
+        for name, found in right.items()
+        if name not in ("grey levels", "brightness")
+    }
+    # Brightness as it comes in files must not tell them apart, so both kinds vary in it.
+    count, twice = len(images), torch.cat([images, images])
+    other = change_gain(change_contrast(twice, (low, high), seed), low, seed)
+    wrong = _describe_all(model, other, first + count, seed)
+    more = _describe_all(model, change_gain(images, low, seed + 1), first + 3 * count, seed)
+    looks["grey levels"] = Discriminant.fit(
+        torch.cat([right["grey levels"], more["grey levels"]]), wrong["grey levels"]
+    )
+    bright = right["brightness"].numpy() / (high - low)
+    least, typical, most = np.quantile(bright, [0.01, 0.5, 0.99]).tolist()
+    return looks, (least, typical, most)
+
+
+@torch.no_grad()
+def _describe_all(model: Model, images: Tensor, first: int, seed: int) -> dict[str, Tensor]:
+    """Every look at images measured as in training, (N, n) each, and their brightness, (N,)."""
     found: dict[str, list[Tensor]] = {}
-    bright: list[float] = []
-    for numbers in _split(model, len(images)):
-        measurement = simulate(model, images[numbers], [first + k for k in numbers], seed)
+    for _, measurement in measure(model, images, first, seed):
         denoiser = model.method.condition(measurement)
         mean = posterior_mean(denoiser, seed=seed, items=identify(measurement))
-        for name, description in look(model, measurement, mean).items():
-            found.setdefault(name, []).append(description)
         linear = model.method.parameterisation.estimate_linearly(measurement)
-        bright += (find_brightness(linear, low) / (high - low)).tolist()
-    looks = {name: Typicality.fit(torch.cat(parts)) for name, parts in found.items()}
-    low, typical, high = np.quantile(bright, [0.01, 0.5, 0.99]).tolist()
-    return looks, (low, typical, high)
+        bright = find_brightness(linear, model.config.data.value_range[0])
+        described = look(model, measurement, mean) | {"brightness": bright}
+        for name, description in described.items():
+            found.setdefault(name, []).append(description)
+    return {name: torch.cat(parts) for name, parts in found.items()}
+
+
+def measure(
+    model: Model, images: Tensor, first: int, seed: int
+) -> Iterator[tuple[list[int], Measurement]]:
+    """Measurements as the model was trained for, in batches of one kind of operator.
+
+    Args:
+        model: The model.
+        images: All of them, (N, C, H, W).
+        first: The number of the first image; what is drawn depends on it.
+        seed: Of the noise.
+
+    Yields:
+        Which of the images, and their measurement.
+    """
+    for start in range(0, len(images), BATCH):
+        rows = list(range(start, min(start + BATCH, len(images))))
+        for operator, places, std in _draw(model, [first + k for k in rows]):
+            chosen = [rows[k] for k in places]
+            numbers = [first + k for k in chosen]
+            yield (
+                chosen,
+                Measurement.simulate(images[chosen], operator, std, seed=seed, indices=numbers),
+            )
 
 
 def simulate(model: Model, images: Tensor, numbers: Sequence[int], seed: int) -> Measurement:
     """Measurements as the model was trained for, of images (B, C, H, W) with these numbers.
 
-    Of one image only, if the model serves many operators.
+    Of one image only, if the model serves several kinds of operators.
     """
-    if model.config.operator.kind != "family":
-        operator, std = model.operator, torch.tensor([model.noise_std])
-    else:
-        problems = build_problems(model.config, (model.shape[-2], model.shape[-1]))
-        # Far from what training drew.
-        drawn, std = problems.draw([(1 << 40) + number for number in numbers])
-        assert isinstance(drawn, Root)
-        operator = drawn.operators[0]
+    ((operator, _, std),) = _draw(model, numbers)
     return Measurement.simulate(images, operator, std, seed=seed, indices=numbers)
 
 
-def _split(model: Model, count: int) -> list[list[int]]:
-    """Numbers of images that are measured alike, in batches."""
-    size = BATCH if model.trained_operator is not None else 1
-    return [list(range(start, min(start + size, count))) for start in range(0, count, size)]
+def _draw(model: Model, numbers: Sequence[int]) -> list[tuple[LinearOperator, list[int], Tensor]]:
+    """Operators for these numbers, which of them each is for, and their noise levels."""
+    everyone = list(range(len(numbers)))
+    if model.config.operator.kind != "family":
+        return [(model.operator, everyone, torch.tensor([model.noise_std]))]
+    problems = build_problems(model.config, (model.shape[-2], model.shape[-1]))
+    assert isinstance(problems, DrawnProblems)
+    # Far from what training drew; where nothing is measured there is nothing to judge.
+    counters = [(1 << 40) + number for number in numbers]
+    drawn, std = replace(problems, nothing=0.0).draw(counters)
+    if not isinstance(drawn, Root):
+        return [(drawn, everyone, std)]
+    rows = [everyone] if drawn.rows is None else [own.tolist() for own in drawn.rows]
+    return [(operator, own, std[own]) for operator, own in zip(drawn.operators, rows, strict=True)]

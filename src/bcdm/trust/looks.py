@@ -7,6 +7,7 @@ from torch.nn.functional import avg_pool2d
 from bcdm.checkpoint import Model
 from bcdm.evaluation.signal import find_brightness
 from bcdm.measurement import Measurement
+from bcdm.trust.greys import describe_greys
 
 __all__ = ["describe", "find_spots", "look"]
 
@@ -28,6 +29,9 @@ def look(model: Model, measurement: Measurement, preview: Tensor) -> dict[str, T
         "typicality": describe(linear, black),
         "bright spots": find_spots(linear, black),
         "reconstruction": describe(preview, black),
+        "grey levels": torch.cat(
+            [describe_greys(image, black) for image in (linear, preview)], dim=1
+        ),
     }
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from bcdm.checkpoint import Model
 from bcdm.checkpoint.calibration import Typicality
+from bcdm.checkpoint.discriminant import Discriminant
 from bcdm.errors import InputError
 from bcdm.evaluation import chi_square
 from bcdm.evaluation.signal import find_brightness
@@ -31,6 +32,7 @@ NAMES = (
     "typicality",
     "bright spots",
     "reconstruction",
+    "grey levels",
     "noise level",
 )
 
@@ -48,7 +50,7 @@ def chi_square_of(measurement: Measurement, x: Tensor) -> tuple[Tensor, Tensor]:
 def find_scores(
     model: Model,
     measurement: Measurement,
-    looks: Mapping[str, Typicality],
+    looks: Mapping[str, Typicality | Discriminant],
     preview: Tensor,
     samples: Tensor | None = None,
 ) -> list[dict[str, float]]:
@@ -57,7 +59,7 @@ def find_scores(
     Args:
         model: The model.
         measurement: In its units.
-        looks: What is typical.
+        looks: What is typical, and what tells right from wrong; looks without one are left out.
         preview: The posterior mean by one call, (B, C, H, W).
         samples: Posterior samples (S, B, ...), for the residual; left out: no such score.
     """
@@ -71,7 +73,8 @@ def find_scores(
         bright = find_brightness(linear, model.config.data.value_range[0])
         columns["held-out data"] = (held / bright.cpu() ** 2).clamp_min(1e-30).log().tolist()
     for name, description in look(model, measurement, preview).items():
-        columns[name] = looks[name].find_distance(description).clamp_min(1e-30).log().tolist()
+        if name in looks:
+            columns[name] = looks[name].score(description).tolist()
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     for number, row in enumerate(rows):
         ratio = compare_noise(measurement.select(torch.tensor([number])))

@@ -37,6 +37,11 @@ _WORDS = {
         "the reconstruction shows something that those of training images do not: "
         "another contrast, another body part, an artefact",
     ),
+    "grey levels": (
+        "grey levels inside the object are those of training images",
+        "grey levels inside the object are unlike those of training images: another contrast, "
+        "or images of another kind",
+    ),
     "noise level": (
         "the noise seen in the data is the noise stated",
         "the noise seen in the data is not the noise stated",
@@ -69,6 +74,7 @@ def assess(model: Model, measurement: Measurement, preview: Tensor, samples: Ten
         broken = _judge_numbers(preview[number], samples[:, number])
         first = _judge_residual(float(reduced[number]), float(p_values[number]))
         more = [] if calibration is None else _judge(calibration, scores)
+        more += [] if calibration is None else _name_missing(calibration)
         more += _judge_noise(model.config.noise_std, float(levels[number]))
         reason = unfamiliar[number]
         family = [Check("family", "outside", "bad", reason)] if reason else []
@@ -140,6 +146,17 @@ def _judge(calibration: Calibration, scores: Mapping[str, float]) -> list[Check]
             reason += f"; of several checks one is often this far out, {limit}"
         checks.append(Check(name, value, judgement, reason))
     return checks
+
+
+def _name_missing(calibration: Calibration) -> list[Check]:
+    """What calibrations of earlier versions do not hold: nobody may think that it was checked."""
+    if "grey levels" in calibration.tables:
+        return []
+    reason = (
+        "this model was calibrated before grey levels were compared and may not notice "
+        "another contrast: run bcdm calibrate"
+    )
+    return [Check("grey levels", "not compared", "none", reason)]
 
 
 def _sum_up(checks: list[Check], name: str, *, calibrated: bool) -> Trust:
