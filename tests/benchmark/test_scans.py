@@ -10,11 +10,12 @@ from click.testing import CliRunner
 import bcdm
 from bcdm.assessment.records import Record
 from bcdm.benchmark.coilsets import Case, Slice, draw_mask, find_object, open_set
-from bcdm.benchmark.contestants import list_sampled
+from bcdm.benchmark.contestants import Control, list_sampled
 from bcdm.benchmark.scans import Exam, judge, run
 from bcdm.commands import cli
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
+from bcdm.methods import LeastSquares
 from bcdm.operators import Sense
 
 SIDE = 48
@@ -139,6 +140,19 @@ def test_intervals_and_data_of_samples_around_the_truth() -> None:
     assert wide["coverage of 80 % intervals"] > 0.99
     exact = case.reference[None, None] * torch.exp(torch.tensor(1e-6j))
     assert judge(case, exact[0].abs(), exact)["chi-square"] == pytest.approx(1, abs=0.1)
+
+
+def test_the_control_has_the_moments_of_its_posterior() -> None:
+    """Everything is measured by one coil of unit sensitivity, so that they are known."""
+    case = make_case()
+    control = Control("control", lambda _: LeastSquares(), 400, 1, 0, 0.15)
+    _, drawn = control.estimate(case, 1.0)
+    left = (0.15**-2 + 0.1**-2) ** -0.5
+    mean = case.measurement.estimate_linearly(0.15)[0]
+    away = (drawn - mean).abs().square().mean((1, 2, 3)) / (2 * left**2)
+    assert float(away.mean()) == pytest.approx(1, abs=0.02)
+    missed = (drawn.mean(0) - mean).abs().square().mean() * 400 / (2 * left**2)
+    assert float(missed) == pytest.approx(1, abs=0.1)
 
 
 def test_masks_leave_out_lines_along_the_phase_encoding() -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bcdm.benchmark.coilsets import Case
 from bcdm.benchmark.lesions import find_interval
@@ -16,20 +16,20 @@ from bcdm.evaluation import nrmse
 from bcdm.measurement import Measurement
 from bcdm.methods import (
     MMPS,
-    Bayesian,
     LeastSquares,
     Method,
-    Parameterisation,
     RootSumOfSquares,
     SparseGradients,
     SparseWavelets,
 )
 from bcdm.operators import PixelMask
+from bcdm.tensors import ImageSpec, SeededNoise
 
 __all__ = [
     "CONTROL",
     "LEVEL",
     "Classical",
+    "Control",
     "Sampled",
     "find_error",
     "list_classical",
@@ -38,7 +38,7 @@ __all__ = [
 
 CONTROL = "linear Gaussian posterior"
 LEVEL = 0.8
-_PRIOR_STD = 0.15  # of the control where there is no model
+PRIOR_STD = 0.15  # of the control where there is no model
 
 
 @dataclass(frozen=True)
@@ -117,12 +117,28 @@ class Sampled:
         return drawn[:, 0].abs(), drawn
 
 
-class _Zero(nn.Module):
-    """A network that has learned nothing."""
+@dataclass(frozen=True)
+class Control(Sampled):
+    r"""The posterior of a white Gaussian prior: what a network that gives zero samples from.
 
-    def forward(self, x: Tensor, log_snr: Tensor, project: Callable[[Tensor], Tensor]) -> Tensor:
-        """The estimate without it."""
-        return project(torch.zeros_like(x))
+    Exact, by one solve a sample: with $x \sim N(0, s^2)$ and $y' = A x + \sigma_0 n$, the sum of
+    $x$ and the Wiener estimate of $y - y'$ is a sample of the posterior given $y$.
+
+    Attributes:
+        prior_std: $s$.
+    """
+
+    prior_std: float = PRIOR_STD
+
+    def estimate(self, case: Case, weight: float) -> tuple[Tensor, Tensor]:
+        """Magnitudes and samples, as of others."""
+        many = case.measurement.repeat(self.samples)
+        noise = SeededNoise(self.seed, list(range(self.samples)))
+        x = self.prior_std * noise.normal(ImageSpec.of(many.back_projection), step=0)
+        other = Measurement.simulate(x, many.operator, many.std, seed=self.seed)
+        away = Measurement(many.y - other.y, many.operator, many.std)
+        drawn = x + away.estimate_linearly(self.prior_std)
+        return drawn[:, 0].abs(), drawn
 
 
 def find_error(magnitude: Tensor, case: Case) -> float:
@@ -138,6 +154,11 @@ def _measure_nothing(measurement: Measurement) -> Measurement:
     return Measurement(torch.zeros_like(back), empty, 1.0)
 
 
+def _leave_out(measurement: Measurement) -> Method:
+    """The control needs no method."""
+    return LeastSquares()
+
+
 def list_classical() -> list[Classical]:
     """From what takes no thought to what was the best before networks."""
     return [
@@ -150,10 +171,9 @@ def list_classical() -> list[Classical]:
 
 def list_sampled(model: Model | None, samples: int, calls: int, seed: int) -> list[Sampled]:
     """The control, and with a model the model and MMPS over its prior."""
-    prior_std = model.config.parameterisation.prior_std if model else _PRIOR_STD
-    schedule = model.method.schedule if model else VP()
-    control = Bayesian(_Zero(), schedule, Parameterisation(prior_std=prior_std))
-    rows = [Sampled(CONTROL, lambda _: control, samples, calls, seed)]
+    prior_std = model.config.parameterisation.prior_std if model else PRIOR_STD
+    control = Control(CONTROL, _leave_out, samples, calls, seed, prior_std)
+    rows: list[Sampled] = [control]
     if model is None:
         return rows
     method, value_range = model.method, model.preparation.value_range

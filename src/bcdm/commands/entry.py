@@ -11,7 +11,7 @@ from bcdm.commands.benchmarks import benchmark
 from bcdm.commands.echo import listen, say
 from bcdm.commands.failures import EXIT_CODES, INTERRUPTED, describe_failure
 from bcdm.commands.inputs import inspect
-from bcdm.commands.models import calibrate, evaluate, train
+from bcdm.commands.models import calibrate, evaluate, prepare, train
 from bcdm.commands.reconstruct import demo, reconstruct
 from bcdm.commands.results import feature, verify
 from bcdm.commands.studies import curves, paper, study
@@ -30,7 +30,7 @@ def cli() -> None:
 
 
 benchmark.add_command(paper)
-for _command in (reconstruct, inspect, verify, feature, demo, train, evaluate, calibrate):
+for _command in (reconstruct, inspect, verify, feature, demo, prepare, train, evaluate, calibrate):
     cli.add_command(_command)
 for _command in (archive, benchmark, study, curves):
     cli.add_command(_command)

@@ -1,4 +1,4 @@
-"""Commands that make and judge models: train, evaluate, calibrate."""
+"""Commands that make and judge models: prepare, train, evaluate, calibrate."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,9 +15,26 @@ if TYPE_CHECKING:
     from bcdm.checkpoint.calibration import LocalFactors
     from bcdm.checkpoint.regions import RegionFactors
 
-__all__ = ["calibrate", "evaluate", "train"]
+__all__ = ["calibrate", "evaluate", "prepare", "train"]
 
 TYPICAL = 400  # training images that say what is typical
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False, exists=True))
+@click.argument("out", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--size", type=(int, int), help="Rows and columns; those of the first scan if not.")
+def prepare(folder: Path, out: Path, size: tuple[int, int] | None) -> None:
+    """Make a training set in OUT of the fully sampled raw scans in FOLDER, for several coils.
+
+    It takes files of k-space in the layout of fastMRI, ISMRMRD or npz, and splits them by subject.
+    Then train a model on it: bcdm train OUT/train.yaml --data OUT
+    """
+    require("h5py")
+    from bcdm.training import raw
+
+    settings = raw.prepare(folder, out, size=size, report=say)
+    answer(f"wrote {settings}; next: bcdm train {settings} --data {out}")
 
 
 @click.command()

@@ -44,7 +44,7 @@ def turn_image(
     """Turns an image (C, H, W) around its middle and scales it; what comes into view is black.
 
     Args:
-        image: Black must be its smallest number.
+        image: Black must be its smallest number; of complex images it is 0.
         degrees: At most so far, either way.
         zoom: By a factor from 1 / (1 + zoom) to 1 + zoom, drawn log-uniformly.
         generator: Its next numbers say how.
@@ -53,11 +53,17 @@ def turn_image(
     scale = math.exp(generator.uniform(-1, 1) * math.log1p(zoom))
     if not degrees and not zoom:
         return image
+    if image.is_complex():
+        return torch.complex(*(_turn(part, angle, scale) for part in (image.real, image.imag)))
+    black = image.min()
+    return _turn(image - black, angle, scale) + black
+
+
+def _turn(image: Tensor, angle: float, scale: float) -> Tensor:
+    """An image whose black is 0, turned by an angle in radian and scaled."""
     height, width = image.shape[-2:]
     cosine, sine = math.cos(angle) / scale, math.sin(angle) / scale
     # Grids run from -1 to 1 along both sides: an angle keeps its size in pixels.
     matrix = [[cosine, -sine * height / width, 0.0], [sine * width / height, cosine, 0.0]]
     where = affine_grid(torch.tensor([matrix]), [1, *image.shape], align_corners=False)
-    black = image.min()
-    turned = grid_sample((image - black)[None], where.to(image), align_corners=False)[0]
-    return turned + black
+    return grid_sample(image[None], where.to(image), align_corners=False)[0]

@@ -53,7 +53,7 @@ class ImageSource(Protocol):
         """Counts the images."""
 
     def __getitem__(self, index: int) -> Tensor:
-        """Reads one image (C, H, W), float32, in native numbers."""
+        """Reads one image (C, H, W), float32 or complex64, in native numbers."""
 
 
 def open_images(
@@ -271,9 +271,7 @@ def _check_file(path: Path) -> Path:
 
 
 def _check_dtype(dtype: np.dtype[Any], name: str) -> None:
-    if dtype.kind == "c":
-        raise DtypeError(f"{name} holds complex numbers: store the magnitude")
-    if dtype.kind not in "buif":
+    if dtype.kind not in "buifc":
         raise DtypeError(f"{name} holds {dtype}: store one array of integers or floats")
 
 
@@ -306,15 +304,16 @@ def _find_layout(shape: tuple[int, ...], name: str) -> Layout:
 
 
 def _to_tensor(pixels: Pixels, layout: Layout, name: str) -> Tensor:
-    """Turns one stored image into a float32 tensor (C, H, W) of its own memory."""
+    """Turns one stored image into a tensor (C, H, W) of its own memory, float32 or complex64."""
     if layout == "HW":
         pixels = pixels[None]
     elif layout == "HWC":
         pixels = np.moveaxis(pixels, -1, 0)
     # A float64 beyond float32 becomes infinite, and is refused below.
     with np.errstate(over="ignore"):
-        image = torch.from_numpy(np.array(pixels, dtype=np.float32, order="C"))
-    if pixels.dtype.kind == "f" and not bool(torch.isfinite(image).all()):
+        kept = np.complex64 if pixels.dtype.kind == "c" else np.float32
+        image = torch.from_numpy(np.array(pixels, dtype=kept, order="C"))
+    if pixels.dtype.kind in "fc" and not bool(torch.isfinite(image).all()):
         raise InputError(f"{name} has values that are not finite: replace NaN and infinity")
     return image
 

@@ -101,7 +101,7 @@ class Batch(NamedTuple):
     """One process's part of a training batch."""
 
     images: Tensor
-    """Prepared images (b, C, H, W), float32."""
+    """Prepared images (b, C, H, W), float32 or complex64."""
     counters: Tensor
     """The global sample counter of each image (b,), int64: the key of all its randomness."""
 
@@ -161,7 +161,8 @@ class ImageBatches(IterableDataset[Batch]):
         counters = shard(sample_counters(step, self.global_batch), self.rank, self.world_size)
         items = sample_index(self.seed, counters, len(self.source))
         if self.cache is not None:
-            native = self.cache[torch.from_numpy(items)].float()
+            held = self.cache[torch.from_numpy(items)]
+            native = held.float() if held.dtype == torch.uint8 else held
         else:
             native = _stack([self.preparation.arrange(self.source[int(i)]) for i in items])
         images = self.preparation.rescale(native)
@@ -236,7 +237,7 @@ def _stack(images: list[Tensor]) -> Tensor:
 
 
 def _fill_cache(source: ImageSource, preparation: Preparation, limit: int) -> Tensor | None:
-    """Holds all arranged images (N, C, H, W): as bytes if that is exact, else as float32.
+    """Holds all arranged images (N, C, H, W): as bytes if that is exact, else as they are.
 
     They stay in native numbers, so that a batch is the same to the bit with and without cache.
     """
@@ -245,9 +246,9 @@ def _fill_cache(source: ImageSource, preparation: Preparation, limit: int) -> Te
     held: Tensor | None = None
     for index in range(len(source)):
         image = _stack([first, preparation.arrange(source[index])])[1]
-        is_exact = torch.equal(image.clamp(0, 255).byte().float(), image)
+        is_exact = not image.is_complex() and torch.equal(image.clamp(0, 255).byte().float(), image)
         if held is None or (held.dtype == torch.uint8 and not is_exact):
-            dtype = torch.uint8 if is_exact else torch.float32
+            dtype = torch.uint8 if is_exact else image.dtype
             if (needed := count * dtype.itemsize) > limit:
                 message = f"images are read anew each time: a cache needs {needed} bytes"
                 warnings.warn(f"{message}, cache_limit is {limit}", RuntimeWarning, stacklevel=3)

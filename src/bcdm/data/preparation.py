@@ -1,5 +1,6 @@
 """From stored pictures to the tensors a network sees, and back to native units."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -101,6 +102,7 @@ class Augmentation:
         turn: Turn by up to so many degrees.
         zoom: Scale by a factor of up to 1 + zoom, and down to its inverse.
         phase: Make images complex by a random smooth phase; see data/phase.py. Black must be 0.
+            Images that are complex keep their phase.
         shading: How far a smooth factor varies at most, as a standard deviation of its logarithm;
             the brightest pixel keeps its value. Black must be 0.
     """
@@ -127,6 +129,8 @@ class Augmentation:
 
     def augment(self, image: Tensor, generator: np.random.Generator) -> Tensor:
         """Changes an image (C, H, W) as the generator's next numbers say."""
+        if image.is_complex() and not self.phase:
+            raise InputError("the images are complex: set data.phase to true")
         # All are drawn in any case, so that one setting does not alter what another does.
         mirrored = bool(generator.integers(2))
         down, right = (int(generator.integers(-self.shift, self.shift + 1)) for _ in "yx")
@@ -135,20 +139,38 @@ class Augmentation:
         if down or right:
             height, width = image.shape[-2:]
             top, left = self.shift - down, self.shift - right
-            wide = pad(image[None], [self.shift] * 4, mode="replicate")[0]
+            wide = _by_parts(image, lambda part: pad(part[None], [self.shift] * 4, "replicate")[0])
             image = wide[:, top : top + height, left : left + width]
         # New ones come last: images without them are what they were before there were any.
         if generator.uniform() < self.lesions:
-            image = add_lesions(image, self.value_range, generator)
+            image = _by_size(image, lambda x: add_lesions(x, self.value_range, generator))
         if generator.uniform() < self.contrast:
-            image = change_contrast(image, self.value_range, generator)
+            image = _by_size(image, lambda x: change_contrast(x, self.value_range, generator))
         image = turn_image(image, self.turn, self.zoom, generator)
         if self.shading:
-            image = _shade(image, self.shading, generator)
-        if self.phase:
+            image = _by_size(image, lambda x: _shade(x, self.shading, generator))
+        if image.is_complex():
+            # Their own phase is a true one; only its origin is arbitrary.
+            angle = torch.tensor(generator.uniform(-np.pi, np.pi), dtype=torch.float32)
+            image = image * torch.polar(torch.ones(()), angle)
+        elif self.phase:
             phase = draw_phase((image.shape[-2], image.shape[-1]), rng=generator)
             image = torch.polar(image.clamp_min(0), phase.expand_as(image).to(image))
         return image
+
+
+def _by_parts(image: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+    """What is linear, also of complex images."""
+    if not image.is_complex():
+        return change(image)
+    return torch.complex(change(image.real), change(image.imag))
+
+
+def _by_size(image: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+    """Changes magnitudes, and leaves phases."""
+    if not image.is_complex():
+        return change(image)
+    return torch.polar(change(image.abs()).clamp_min(0), image.angle())
 
 
 def _shade(image: Tensor, strength: float, generator: np.random.Generator) -> Tensor:
@@ -183,7 +205,11 @@ def _resize(image: Tensor, size: tuple[int, int] | None) -> Tensor:
     _, height, width = image.shape
     if size is None or size == (height, width):
         return image
-    rows, columns = size
+    return _by_parts(image, lambda part: _resize_part(part, size))
+
+
+def _resize_part(image: Tensor, size: tuple[int, int]) -> Tensor:
+    (height, width), (rows, columns) = image.shape[-2:], size
     if height % rows == 0 and width % columns == 0:
         # In float32 a sum of 16-bit pixels could round.
         block = (height // rows, width // columns)
@@ -192,6 +218,8 @@ def _resize(image: Tensor, size: tuple[int, int] | None) -> Tensor:
 
 
 def _map_range(values: Tensor, source: tuple[float, float], target: tuple[float, float]) -> Tensor:
+    if values.is_complex() and (source[0] or target[0]):
+        raise InputError("complex images need source_range and value_range from 0: black is 0")
     # Dividing by the span, not multiplying by its inverse, maps both ends exactly.
     unit = (values - source[0]) / (source[1] - source[0])
     return unit * (target[1] - target[0]) + target[0]

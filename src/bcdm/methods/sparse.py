@@ -43,7 +43,7 @@ class SparseWavelets:
     """
 
     weight: float
-    iterations: int = 60
+    iterations: int = 40
 
     def __post_init__(self) -> None:
         _check_weight(self.weight, self.iterations)
@@ -78,7 +78,7 @@ class SparseGradients:
     """
 
     weight: float
-    iterations: int = 100
+    iterations: int = 60
 
     def __post_init__(self) -> None:
         _check_weight(self.weight, self.iterations)

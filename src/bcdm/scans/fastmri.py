@@ -1,5 +1,6 @@
 """fastMRI files: HDF5 with `kspace`, and `reconstruction` for its evaluation script."""
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,11 @@ def read(path: Path, file: Any, key: str | None) -> Scan:
         acquisition = file.attrs.get("acquisition")
     if isinstance(acquisition, str):
         facts["acquisition"] = acquisition[:80]
+    with library(path):
+        patient = file.attrs.get("patient_id")
+    if isinstance(patient, str):
+        # Several volumes may be of one patient: told apart by a hash, the name is not passed on.
+        facts["subject"] = hashlib.blake2b(patient.encode(), digest_size=6).hexdigest()
     xml = b""
     size = data.shape[-2], data.shape[-1]
     entry = hdf5.find(path, file, "ismrmrd_header")
