@@ -5,40 +5,52 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import avg_pool2d
 
 from bcdm.assessment.images import choose_evenly, choose_images
 from bcdm.assessment.kept import Numbers, keep_numbers
 from bcdm.assessment.records import Column, Record
+from bcdm.assessment.statistics import bootstrap
+from bcdm.benchmark.discs import Place, choose_places, draw_disc, measure, weigh
 from bcdm.checkpoint import Model, load
-from bcdm.errors import InputError
-from bcdm.evaluation import wilson
+from bcdm.checkpoint.calibration import find_region_factors
+from bcdm.checkpoint.lesions import Lesions
+from bcdm.data import open_images
+from bcdm.evaluation.ranks import find_interval, resolves
 from bcdm.measurement import Measurement
 from bcdm.operators import FourierMask
 from bcdm.problems.patterns import draw_variable_density
 from bcdm.reconstruction import reconstruct
 
-__all__ = ["COLUMNS", "CONTRASTS", "KEYS", "RADII", "Exam", "find_interval", "place_disc", "run"]
+__all__ = ["COLUMNS", "CONTRASTS", "KEYS", "MASKS", "RADII", "Exam", "run", "summarise"]
 
-RADII = (1.5, 2.0, 3.0, 4.0)
-CONTRASTS = (-0.3, -0.17, -0.1, 0.0, 0.1, 0.17, 0.3)
-KEYS = ("mask", "radius", "contrast")
+RADII = (1.5, 2.0, 3.0)
+CONTRASTS = (-0.3, -0.17, -0.1, 0.1, 0.17, 0.3)
+KEYS = ("regions",)
 COLUMNS = (
+    Column("number", "number of regions"),
     Column("direction right", "direction right"),
-    Column("80 % intervals cover", "coverage of 80 % intervals"),
-    Column("90 % intervals cover", "coverage of 90 % intervals"),
+    Column("part of the contrast", "part of the contrast in the mean"),
+    Column("80 % intervals hold", "coverage of 80 % intervals"),
+    Column("widened, they hold", "coverage of widened 80 % intervals"),
     Column("outside of all samples", "outside of the range of samples"),
     Column("error over spread", "error of the contrast over its spread"),
     Column("green", "green cards"),
 )
-_LEVELS = (0.8, 0.9)
-_RING = 3.0  # width of what a disc is compared with, in pixels
+MASKS = {
+    "points 4x": (4.0, 0.1, False),
+    "points 8x": (8.0, 0.1, False),
+    "columns 4x": (4.0, 0.06, True),
+    "columns 8x": (8.0, 0.06, True),
+}
+_LEVEL = 0.8
 _BRIGHT = 0.15  # of the range of values: below is air
 _BATCH = 8  # images that are reconstructed together
+_DISCS, _HEALTHY = 3, 2  # regions of each image
 
 
 @dataclass(frozen=True)
@@ -47,8 +59,9 @@ class Exam:
 
     Attributes:
         radii: Of discs, in pixels.
-        contrasts: In parts of the range of values; 0 asks the same of healthy places.
-        limit: Subjects, one image and one place each.
+        contrasts: In parts of the range of values.
+        masks: Names of k-space masks.
+        limit: Subjects, one image each.
         samples: Of each image.
         calls: Network calls per sample.
         noise_std: In the model's units.
@@ -57,9 +70,10 @@ class Exam:
 
     radii: Sequence[float] = RADII
     contrasts: Sequence[float] = CONTRASTS
-    limit: int = 40
-    samples: int = 19
-    calls: int = 20
+    masks: Sequence[str] = tuple(MASKS)
+    limit: int = 50
+    samples: int = 11
+    calls: int = 12
     noise_std: float = 0.02
     seed: int = 0
 
@@ -71,121 +85,105 @@ def run(
     command: str,
     exam: Exam,
     *,
+    others: Path | None = None,
     report: Callable[[str], None],
 ) -> list[Record]:
-    """Examines a model for k-space masks, cell by cell; cells that are done are kept in `work`."""
-    model = load(name)
-    images, subjects = _choose_slices(model, data, exam)
-    records: list[Record] = []
-    for (mask_name, mask), radius, contrast in itertools.product(
-        _draw_masks(model).items(), exam.radii, exam.contrasts
-    ):
-        where: dict[str, object] = {"mask": mask_name, "radius": radius, "contrast": contrast}
-        asked = where | {
-            "hashes": model.facts["hashes"],
-            "subjects": subjects,
-            "samples": exam.samples,
-            "calls": exam.calls,
-            "noise_std": exam.noise_std,
-            "seed": exam.seed,
-        }
-        stored = work / f"{model.config.name}-{mask_name}-{radius}-{contrast}.npz".replace(" ", "-")
+    """Examines a model for k-space masks, mask by mask; those that are done are kept in `work`.
 
-        def find(
-            mask: Tensor = mask, radius: float = radius, contrast: float = contrast
-        ) -> Numbers:
-            return _examine(model, images, mask, radius, contrast, exam)
-
-        report(f"{model.config.name}: {mask_name}, radius {radius}, contrast {contrast:+}")
-        found = keep_numbers(stored, asked, find)
-        case = {"model": name} | where | {"images": len(found["truth"])}
-        case |= {"samples": exam.samples, "calls": exam.calls, "noise_std": exam.noise_std}
-        records += _list(found, contrast, case, partial(Record, seed=exam.seed, command=command))
-    return records
-
-
-def place_disc(image: Tensor, radius: float, rng: np.random.Generator, black: float) -> Tensor:
-    """How much of each pixel a disc covers, (H, W), at a random place well inside of the object.
+    Every image gets three discs, each of another radius and contrast, and two places are only
+    looked at. Radii and contrasts go round over subjects and masks, so that each is met by many.
 
     Args:
-        image: (H, W).
-        radius: In pixels.
-        rng: Of the place.
-        black: What is darker is air.
+        name: Of the model.
+        data: The data folder; None takes BCDM_DATA.
+        work: Where numbers are kept.
+        command: For the records.
+        exam: How.
+        others: Images of further subjects, stored as the model's data are.
+        report: Takes a line a mask.
     """
-    reach = int(radius) + 2
-    side = 2 * reach + 1
-    bright = (avg_pool2d(image[None, None], 3, 1, 1) > black).float()
-    inside = avg_pool2d(bright, side, 1, reach)[0, 0] > 0.999
-    places = inside.nonzero()
-    if not len(places):
-        raise InputError(f"no place for a disc of radius {radius} in an image")
-    place = places[int(rng.integers(len(places)))].tolist()
-    row, column = (where + rng.uniform(-0.5, 0.5) for where in place)
-    rows, columns = (torch.arange(n, dtype=torch.float64) for n in image.shape)
-    distance = torch.hypot(rows[:, None] - row, columns - column)
-    return (radius + 0.5 - distance).clamp(0, 1).to(image.dtype)
+    model = load(name)
+    images, subjects = _choose_slices(model, data, others, exam)
+    parts: list[Numbers] = []
+    for number, mask in enumerate(exam.masks):
+        asked: dict[str, object] = {
+            "hashes": model.facts["hashes"],
+            "subjects": subjects,
+            "exam": [mask, number, list(exam.radii), list(exam.contrasts), exam.samples],
+            "how": [exam.calls, exam.noise_std, exam.seed],
+        }
+        report(f"{model.config.name}: {mask}, {len(images)} subjects")
+        stored = work / f"{model.config.name}-{mask}.npz".replace(" ", "-")
+        find = partial(_examine, model, images, mask, number, exam)
+        found = keep_numbers(stored, asked, find)
+        parts.append(found | {"mask": np.full(len(found["truth"]), mask)})
+    joined = {key: np.concatenate([part[key] for part in parts], -1) for key in parts[0]}
+    joined["subject"] = np.array(subjects)[joined["image"]]
+    joined["factor"] = _find_factors(model, joined["pixels"])
+    case: dict[str, object] = {"model": name, "subjects": len(subjects)}
+    case |= {"samples": exam.samples, "calls": exam.calls, "noise_std": exam.noise_std}
+    make = partial(Record, seed=exam.seed, command=command)
+    return [
+        record
+        for group, rows in _group(joined, exam).items()
+        for record in _list({k: v[..., rows] for k, v in joined.items()}, case, group, make)
+    ]
 
 
-def find_interval(values: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """The central interval over samples (S, ...) that holds the truth with probability `level`.
-
-    Of S samples and the truth every rank is equally likely, so its ends lie between order
-    statistics.
-    """
-    count = len(values)
-    if level > (count - 1) / (count + 1):
-        raise InputError(f"{count} samples resolve no {level:.0%} interval: draw more")
-    ordered = np.sort(values, 0)
-    place = (1 - level) / 2 * (count + 1) - 1
-    below, part = int(place), place - int(place)
-    low = (1 - part) * ordered[below] + part * ordered[below + 1]
-    high = (1 - part) * ordered[-1 - below] + part * ordered[-2 - below]
-    return low, high
-
-
-def _choose_slices(model: Model, data: Path | None, exam: Exam) -> tuple[Tensor, list[str]]:
-    """One prepared test image of each of some subjects, (N, C, H, W)."""
-    source, rows = choose_images(model, data, "test", None)
-    names = [str(k) for k in rows] if source.subjects is None else list(source.subjects)
-    each = sorted(set(names))
-    chosen, images = [each[k] for k in choose_evenly(len(each), exam.limit)], []
-    for number, name in enumerate(chosen):
-        own = [k for k, other in enumerate(names) if other == name]
-        # The outer slices of a head show little of it.
-        own = own[len(own) // 4 : -(len(own) // 4) or None]
-        rng = np.random.default_rng([exam.seed, 1, number])
-        images.append(model.preparation(source[own[int(rng.integers(len(own)))]]))
-    return torch.stack(images), chosen
+def summarise(records: Sequence[Record]) -> Lesions:
+    """What a model's card says: all discs together, widened intervals where it has some."""
+    whole = {r.name: r for r in records if r.case["regions"] == "all discs"}
+    number, value = whole["number of regions"], {k: float(r.value or 0) for k, r in whole.items()}
+    held = value.get("coverage of widened 80 % intervals", value["coverage of 80 % intervals"])
+    return Lesions(
+        regions=int(value["number of regions"]),
+        subjects=int(str(number.case["subjects"])),
+        direction=value["direction right"],
+        kept=value["part of the contrast in the mean"],
+        held=held,
+        outside=value["outside of the range of samples"],
+        command=number.command,
+    )
 
 
-def _draw_masks(model: Model) -> dict[str, Tensor]:
-    size = (model.shape[-2], model.shape[-1])
-    return {
-        "points 8x": draw_variable_density(size, 8, centre=0.1, seed=0),
-        "columns 4x": draw_variable_density(size, 4, centre=0.06, seed=0, lines=True),
-    }
+def _choose_slices(
+    model: Model, data: Path | None, others: Path | None, exam: Exam
+) -> tuple[Tensor, list[str]]:
+    """One prepared image of each subject that was not trained on, and "set: name" of each."""
+    images: dict[str, Tensor] = {}
+    for split in ("test", "val"):
+        source, rows = choose_images(model, data, split, None)
+        names = [str(k) for k in rows] if source.subjects is None else list(source.subjects)
+        for number, name in enumerate(sorted(set(names))):
+            own = [k for k, other in enumerate(names) if other == name]
+            # The outer slices of a head show little of it.
+            own = own[len(own) // 4 : -(len(own) // 4) or None]
+            rng = np.random.default_rng([exam.seed, 1, number])
+            image = source[own[int(rng.integers(len(own)))]]
+            images[f"{split}: {name}"] = model.preparation(image)
+    if others is not None:
+        more = open_images(others, None, model.config.data.source_range)
+        for k in range(len(more)):
+            name = str(k) if more.subjects is None else more.subjects[k]
+            images[f"others: {name}"] = model.preparation(more[k])
+    chosen = [list(images)[k] for k in choose_evenly(len(images), exam.limit)]
+    return torch.stack([images[name] for name in chosen]), chosen
 
 
 @torch.no_grad()
-def _examine(
-    model: Model, images: Tensor, mask: Tensor, radius: float, contrast: float, exam: Exam
-) -> Numbers:
-    """Contrasts of truth, of the image without the disc and of samples; and the lights."""
-    low, high = model.preparation.value_range
-    operator = FourierMask(mask, real=True)
-    black = low + _BRIGHT * (high - low)
-    # The same places for every contrast and mask, so that cells can be compared.
-    place = partial(place_disc, radius=radius, black=black)
-    rngs = [np.random.default_rng([exam.seed, 2, number]) for number in range(len(images))]
-    places = [place(image.mean(0), rng=rng) for image, rng in zip(images, rngs, strict=True)]
-    discs = torch.stack(places)[:, None]
-    changed = (images + contrast * (high - low) * discs).clamp(low, high)
-    weights = _weigh(discs)
+def _examine(model: Model, images: Tensor, mask: str, number: int, exam: Exam) -> Numbers:
+    """Contrasts of truth, of the image without discs and of samples; and the lights."""
+    acceleration, centre, lines = MASKS[mask]
+    size = (model.shape[-2], model.shape[-1])
+    drawn = draw_variable_density(size, acceleration, centre=centre, seed=0, lines=lines)
+    operator = FourierMask(drawn, real=True)
     found: dict[str, list[np.ndarray]] = {}
     for rows in torch.arange(len(images)).split(_BATCH):
+        altered = [_alter(model, images[k], k, number, exam) for k in rows.tolist()]
+        regions = [(k, one) for k, (_, own) in enumerate(altered) for one in own]
+        measured = torch.stack([image for image, _ in altered])
         measurement = Measurement.simulate(
-            changed[rows], operator, exam.noise_std, seed=exam.seed + int(rows[0])
+            measured, operator, exam.noise_std, seed=exam.seed + int(rows[0])
         )
         posterior = reconstruct(
             model,
@@ -195,55 +193,117 @@ def _examine(
             seed=exam.seed,
             progress=False,
         )
+        which = torch.tensor([k for k, _ in regions])
+        weights = weigh(torch.stack([one.disc for _, one in regions])[:, None])
+        lights = [card.light for card in posterior.trust]
         parts = {
-            "truth": _contrast(changed[rows], weights[rows]),
-            "healthy": _contrast(images[rows], weights[rows]),
-            "samples": _contrast(posterior.samples, weights[rows]),
-            "light": np.array([card.light for card in posterior.trust]),
+            "image": np.array([int(rows[0]) + k for k, _ in regions]),
+            "radius": np.array([one.place.radius for _, one in regions]),
+            "outer": np.array([one.place.outer for _, one in regions]),
+            "pixels": np.array([float(one.disc.sum()) for _, one in regions]),
+            "contrast": np.array([one.contrast for _, one in regions]),
+            "truth": measure(measured[which], weights),
+            "healthy": measure(images[rows][which], weights),
+            "samples": measure(posterior.samples[:, which], weights),
+            "light": np.array([lights[k] for k, _ in regions]),
         }
         for name, part in parts.items():
             found.setdefault(name, []).append(part)
     return {name: np.concatenate(parts, -1) for name, parts in found.items()}
 
 
-def _weigh(discs: Tensor) -> Tensor:
-    """Weights whose sum over an image is the disc's mean minus that of the ring around it."""
-    side = 2 * int(_RING) + 1
-    around = avg_pool2d(discs, side, 1, int(_RING)) > 0
-    ring = (around & (discs == 0)).to(discs.dtype)
-    return discs / discs.sum((-2, -1), True) - ring / ring.sum((-2, -1), True)
+class _Region(NamedTuple):
+    """A place, how much of each pixel a disc there covers, and its contrast: 0 is none."""
+
+    place: Place
+    disc: Tensor
+    contrast: float
 
 
-def _contrast(images: Tensor, weights: Tensor) -> np.ndarray:
-    """Of images (..., N, C, H, W), averaged over channels: (..., N)."""
-    return (images * weights).sum((-2, -1)).mean(-1).numpy()
+def _alter(
+    model: Model, image: Tensor, k: int, number: int, exam: Exam
+) -> tuple[Tensor, list[_Region]]:
+    """Puts discs into the image of subject k; mask `number` gets others than the one before."""
+    low, high = model.preparation.value_range
+    cells = list(itertools.product(exam.radii, exam.contrasts))
+    order = np.random.default_rng([exam.seed, 3]).permutation(len(cells))
+    first = _DISCS * k + 7 * number
+    asked = [cells[order[(first + j) % len(cells)]] for j in range(_DISCS)]
+    asked += [(exam.radii[(k + j) % len(exam.radii)], 0.0) for j in range(_HEALTHY)]
+    rng = np.random.default_rng([exam.seed, 2, k])
+    black = low + _BRIGHT * (high - low)
+    places = choose_places(image.mean(0), [radius for radius, _ in asked], rng, black)
+    regions = []
+    for place, (_, contrast) in zip(places, asked, strict=True):
+        if place is None:
+            continue
+        disc = draw_disc(image.shape[-2:], place)
+        image = (image + contrast * (high - low) * disc).clamp(low, high)
+        regions.append(_Region(place, disc, contrast))
+    return image, regions
+
+
+def _find_factors(model: Model, pixels: np.ndarray) -> np.ndarray:
+    """By how much the model's calibration widens intervals of regions; nan where it does not."""
+    factors = find_region_factors(model)
+    if factors is None:
+        return np.full(len(pixels), np.nan)
+    return np.array([factors.find(_LEVEL, size) for size in pixels])
+
+
+def _group(found: Numbers, exam: Exam) -> dict[str, np.ndarray]:
+    """Which regions a row of the record is about, by its name."""
+    sick = found["contrast"] != 0
+    groups = {"all discs": sick}
+    groups |= {f"discs, {mask}": sick & (found["mask"] == mask) for mask in exam.masks}
+    groups |= {f"discs, radius {r:g}": sick & (found["radius"] == r) for r in exam.radii}
+    groups |= {f"discs, contrast {c:+g}": found["contrast"] == c for c in exam.contrasts}
+    groups |= {
+        "discs, inner part of the head": sick & ~found["outer"],
+        "discs, outer part of the head": sick & found["outer"],
+    }
+    groups |= {
+        f"discs, radius {r:g}, contrast {c:+g}": (found["radius"] == r) & (found["contrast"] == c)
+        for r, c in itertools.product(exam.radii, exam.contrasts)
+    }
+    groups["healthy places"] = ~sick
+    groups |= {f"healthy places, {mask}": ~sick & (found["mask"] == mask) for mask in exam.masks}
+    for kind in ("test", "val", "others"):
+        own = np.char.startswith(found["subject"], f"{kind}:")
+        groups[f"discs, subjects of {kind}"] = sick & own
+        groups[f"healthy places, subjects of {kind}"] = ~sick & own
+    return {name: rows for name, rows in groups.items() if rows.any()}
 
 
 def _list(
-    found: Numbers, contrast: float, case: dict[str, object], record: Callable[..., Record]
+    found: Numbers, case: dict[str, object], group: str, make: Callable[..., Record]
 ) -> Iterator[Record]:
-    truth, samples = found["truth"], found["samples"]
-    count = len(truth)
+    truth, samples, contrast = found["truth"], found["samples"], found["contrast"]
+    case = case | {"regions": group}
+    subjects = found["subject"]
+    everyone = np.ones(len(truth), bool)
 
-    def judge(name: str, holds: np.ndarray) -> Record:
-        value = float(holds.mean())
-        return record(name, case, value, "", wilson(value, count))
+    def judge(name: str, holds: np.ndarray, rows: np.ndarray = everyone) -> Record:
+        interval = bootstrap(holds[rows], groups=list(subjects[rows]))
+        return make(name, case, float(holds[rows].mean()), "", interval)
 
-    if contrast:
-        seen = samples.mean(0) - found["healthy"]
+    yield make("number of regions", case, float(len(truth)), "", None)
+    seen, wanted = samples.mean(0) - found["healthy"], truth - found["healthy"]
+    if contrast.all():
         yield judge("direction right", np.sign(seen) == np.sign(contrast))
-    for level in _LEVELS:
-        if level <= (len(samples) - 1) / (len(samples) + 1):
-            low, high = find_interval(samples, level)
-            name = f"coverage of {100 * level:.0f} % intervals"
-            yield judge(name, (low <= truth) & (truth <= high))
+        kept = seen / wanted
+        yield make("part of the contrast in the mean", case, float(np.median(kept)), "", None)
+    if resolves(len(samples), _LEVEL):
+        low, high = (end.numpy() for end in find_interval(torch.from_numpy(samples), _LEVEL))
+        yield judge("coverage of 80 % intervals", (low <= truth) & (truth <= high))
+        # Factors were fitted on validation subjects: they prove nothing about them.
+        fresh = ~np.char.startswith(subjects, "val:")
+        if np.isfinite(found["factor"]).all() and fresh.any():
+            away = np.abs(truth - (low + high) / 2) <= found["factor"] * (high - low) / 2
+            yield judge("coverage of widened 80 % intervals", away, fresh)
     outside = (truth < samples.min(0)) | (truth > samples.max(0))
     yield judge("outside of the range of samples", outside)
     errors = (samples.mean(0) - truth) / samples.std(0, ddof=1)
     spread = float(np.sqrt((errors**2).mean()))
-    yield record("error of the contrast over its spread", case, spread, "", None)
-    if contrast:
-        kept = (samples.mean(0) - found["healthy"]) / (truth - found["healthy"])
-        yield record("part of the contrast in the mean", case, float(np.median(kept)), "", None)
-    for light in ("green", "amber", "red"):
-        yield judge(f"{light} cards", found["light"] == light)
+    yield make("error of the contrast over its spread", case, spread, "", None)
+    yield judge("green cards", found["light"] == "green")

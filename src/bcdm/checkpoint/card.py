@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from bcdm.checkpoint.lesions import describe_lesions
+
 __all__ = ["format_card"]
 
 
@@ -49,6 +51,7 @@ def format_card(content: dict[str, Any]) -> str:
         "",
         "It answers for operators and noise levels as above, and images like its training's.",
         *_describe_masks(members),
+        *_tell_lesions(facts, members),
     ]
     if facts.get("metrics"):
         metrics = facts["metrics"]
@@ -74,6 +77,13 @@ def _describe_scope(scope: dict[str, Any] | None) -> list[str]:
         return []
     sides, spacing = ([str(bound) for bound in scope[name]] for name in ("sides", "spacing"))
     return [f"| for | sides of {' to '.join(sides)} pixels, {' to '.join(spacing)} mm apart |"]
+
+
+def _tell_lesions(facts: dict[str, Any], members: list[dict[str, Any]]) -> list[str]:
+    if "lesions" not in facts:
+        return []
+    told = describe_lesions(facts, [one["kind"] for one in members])
+    return [] if told is None else ["", "## Small lesions", "", told]
 
 
 def _describe_masks(members: list[dict[str, Any]]) -> list[str]:

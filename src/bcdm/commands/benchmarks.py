@@ -78,11 +78,18 @@ def family(comparison: Path, data: Path | None, work: Path, path: Path | None) -
 @benchmark.command()
 @click.argument("model")
 @data_option
-@click.option("--limit", default=40, show_default=True, help="Subjects, one image each.")
-@click.option("--samples", default=19, show_default=True, help="Of each image; 90 % needs 19.")
-@click.option("--calls", default=20, show_default=True, help="Network calls per sample.")
+@click.option("--limit", default=50, show_default=True, help="Subjects, one image each.")
+@click.option("--samples", default=11, show_default=True, help="Of each image.")
+@click.option("--calls", default=12, show_default=True, help="Network calls per sample.")
 @click.option("--radius", "radii", multiple=True, type=float, help="Pixels; left out: all.")
 @click.option("--contrast", "contrasts", multiple=True, type=float, help="Of the range.")
+@click.option("--mask", "masks", multiple=True, help='Such as "points 8x"; left out: all.')
+@click.option(
+    "--others",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Images of further subjects, stored as the model's data are.",
+)
+@click.option("--card", is_flag=True, help="Say it in the model's card and in its reports.")
 @work_option("runs/lesions")
 @records_option
 def lesions(
@@ -93,14 +100,34 @@ def lesions(
     calls: int,
     radii: tuple[float, ...],
     contrasts: tuple[float, ...],
+    masks: tuple[str, ...],
+    others: Path | None,
+    card: bool,
     work: Path,
     path: Path | None,
 ) -> None:
-    """Discs in test images: seen at all, and is their contrast within what samples say?"""
+    """Discs in images of new subjects: seen at all, and does what samples say hold?"""
     from bcdm.benchmark import lesions as bench
+    from bcdm.checkpoint import find_model
+    from bcdm.checkpoint.facts import read_facts, write_facts
 
-    exam = bench.Exam(radii or bench.RADII, contrasts or bench.CONTRASTS, limit, samples, calls)
-    records = bench.run(model, data, work, name_command(), exam, report=say)
+    unknown = [name for name in masks if name not in bench.MASKS]
+    if unknown:
+        raise InputError(f"{unknown[0]!r} is no mask: choose among {', '.join(bench.MASKS)}")
+    exam = bench.Exam(
+        radii or bench.RADII,
+        contrasts or bench.CONTRASTS,
+        masks or tuple(bench.MASKS),
+        limit,
+        samples,
+        calls,
+    )
+    records = bench.run(model, data, work, name_command(), exam, others=others, report=say)
+    if card:
+        folder = find_model(model)
+        content = read_facts(folder)
+        content["facts"]["lesions"] = bench.summarise(records)
+        write_facts(folder, content)
     finish(records, path, bench.KEYS, bench.COLUMNS)
 
 

@@ -1,6 +1,7 @@
 """What is known of a measurement and its reconstruction, as names and values."""
 
 from bcdm.checkpoint.calibration import Calibration
+from bcdm.checkpoint.lesions import describe_lesions
 from bcdm.reconstruction.fitting import Fitted
 from bcdm.reconstruction.posterior import Posterior
 from bcdm.text import printable
@@ -29,6 +30,9 @@ def describe_posterior(posterior: Posterior) -> Facts:
     """By which model and how it was reconstructed."""
     model, measurement = posterior.model, posterior.measurement
     calibration = Calibration.of(model)
+    operator = model.config.operator
+    kinds = [one.kind for one in operator.members] if operator.kind == "family" else [operator.kind]
+    lesions = describe_lesions(model.facts, kinds)
     level, value_range = float(measurement.std[0]), list(model.config.data.value_range)
     return (
         ("model", f"{model.config.name}, trained on {model.config.data.path}"),
@@ -36,4 +40,5 @@ def describe_posterior(posterior: Posterior) -> Facts:
         ("samples", f"{len(posterior.samples)}; the posterior mean is their average"),
         ("error of the std map", f"{posterior.std_error:.0%}, from so many samples"),
         ("calibrated on", calibration.on if calibration is not None else "nothing yet"),
+        *([("small lesions", lesions)] if lesions is not None else []),
     )
