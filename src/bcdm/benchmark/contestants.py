@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from bcdm.benchmark.coilsets import Case
-from bcdm.benchmark.lesions import find_interval
 from bcdm.checkpoint import Model
 from bcdm.diffusion import VP, DPMSolver, sample
 from bcdm.errors import InputError
 from bcdm.evaluation import nrmse
+from bcdm.evaluation.ranks import find_interval
 from bcdm.measurement import Measurement
 from bcdm.methods import (
     MMPS,
@@ -99,7 +99,7 @@ class Sampled:
         ratios = []
         for case in cases:
             magnitudes, _ = self.estimate(case, 1.0)
-            low, high = (torch.from_numpy(end) for end in find_interval(magnitudes.numpy(), LEVEL))
+            low, high = find_interval(magnitudes, LEVEL)
             away = (case.reference - (low + high) / 2).abs() / ((high - low) / 2).clamp_min(1e-12)
             ratios.append(away[case.inside])
         return float(torch.cat(ratios).quantile(LEVEL)) if ratios else 1.0

@@ -7,7 +7,6 @@ from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from bcdm.assessment.kept import Numbers, keep_numbers
@@ -22,9 +21,9 @@ from bcdm.benchmark.contestants import (
     list_classical,
     list_sampled,
 )
-from bcdm.benchmark.lesions import find_interval
 from bcdm.checkpoint import Model, load
 from bcdm.evaluation import crps, psnr, ssim
+from bcdm.evaluation.ranks import find_interval
 
 __all__ = ["COLUMNS", "KEYS", "Exam", "judge", "run"]
 
@@ -230,7 +229,7 @@ def judge(case: Case, magnitudes: Tensor, images: Tensor, factor: float = 1.0) -
         return found
     chosen = magnitudes[:, inside]
     found["CRPS x 1000 in the head"] = 1000 * float(crps(chosen[:, None], truth[None]))
-    low, high = (torch.from_numpy(end) for end in find_interval(chosen.numpy(), LEVEL))
+    low, high = find_interval(chosen, LEVEL)
     found["coverage before calibration"] = _cover(low, high, truth)
     middle, half = (low + high) / 2, factor * (high - low) / 2
     found["coverage of 80 % intervals"] = _cover(middle - half, middle + half, truth)
