@@ -8,7 +8,11 @@ import torch
 
 from bcdm.checkpoint.settings import RunConfig, load_config, parse_config
 from bcdm.data import open_images
+from bcdm.diffusion import posterior_mean
 from bcdm.errors import InputError
+from bcdm.measurement import Measurement
+from bcdm.operators import Sense
+from bcdm.problems.coils import draw_birdcage
 from bcdm.training.sources import Turns, open_source
 from bcdm.training.train import Processes, Trainer
 
@@ -101,6 +105,20 @@ def test_sizes_take_turns_and_a_run_goes_on_to_the_bit(config: RunConfig, tmp_pa
         whole.state.network.parameters(), again.state.network.parameters(), strict=True
     ):
         assert torch.equal(one, other)
+
+
+def test_a_network_without_attention_serves_other_sizes(config: RunConfig, tmp_path: Path) -> None:
+    method = make_trainer(config, tmp_path / "run", tmp_path).objective.method
+    for size in ((23, 17), (9, 40)):
+        maps = draw_birdcage(size, 3, rng=np.random.default_rng(0))
+        mask = torch.ones(size, dtype=torch.bool)
+        mask[:, 1::2] = False
+        x = torch.ones(1, 1, *size, dtype=torch.complex64)
+        measurement = Measurement.simulate(x, Sense(maps, mask), 0.01, seed=0)
+        mean = posterior_mean(method.condition(measurement), count=2)
+        assert mean.shape == (2, 1, *size)
+        # An untrained network gives what is linear, which here is nearly all.
+        assert float((mean - x).abs().mean()) < 0.1
 
 
 def test_settings_hold_sources_where_there_are_some(config: RunConfig) -> None:
