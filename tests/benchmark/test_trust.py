@@ -77,7 +77,11 @@ def test_every_defect_is_judged(folder: Path) -> None:
 def test_a_defect_is_what_it_says(folder: Path) -> None:
     """What is told of the measurement is right but for one thing."""
     model = load(folder / "run/model")
-    made = {case.name: case.make() for case in list_cases(model, folder, 4, 0)}
+    made = {}
+    for case in list_cases(model, folder, 4, 0):
+        batches = case.make()
+        assert [k for rows, _ in batches for k in rows] == list(range(len(case.subjects)))
+        made[case.name] = batches[0][1]
     right = made["noise is twice what is stated"]
     mask = right.data_mask
     assert mask is not None

@@ -8,54 +8,28 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from bcdm.assessment.images import choose_images
+from bcdm.benchmark.strangers import load_strangers
 from bcdm.checkpoint import Model
-from bcdm.checkpoint.settings import resolve_data_path
-from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.operators import FourierMask
 from bcdm.problems.patterns import draw_variable_density
-from bcdm.reconstruction.fitting import fit_scan
+from bcdm.reconstruction.calibrating import measure
+from bcdm.reconstruction.units import choose_units
 from bcdm.scans import Scan
 
-__all__ = ["Case", "list_cases"]
+__all__ = ["Batches", "Case", "list_cases"]
 
-# Name, file, the label that tells its images apart and its value, whether it must be noticed.
-OTHERS = (
-    (
-        "T2-weighted brains (openMS)",
-        "brain_openms_raw/openms_raw_axial256.npz",
-        "contrast",
-        "T2W",
-        True,
-    ),
-    (
-        "FLAIR brains (openMS)",
-        "brain_openms_raw/openms_raw_axial256.npz",
-        "contrast",
-        "FLAIR",
-        True,
-    ),
-    (
-        "T2-weighted brains (IXI)",
-        "brain_ixi_native_samples/ixi_native_t1_t2.npz",
-        "contrast",
-        "T2",
-        True,
-    ),
-    ("faces", "faces_public_domain/faces64.npz", "split", "test", True),
-    (
-        "T1-weighted brains of another scanner (openMS)",
-        "brain_openms_raw/openms_raw_axial256.npz",
-        "contrast",
-        "T1W",
-        False,
-    ),
-)
 STRIPES = 0.05
 SPOT_RADIUS = 2
+# Far from the numbers that calibration draws by.
+_FIRST = 1 << 20
+
+Batches = list[tuple[list[int], Measurement]]
+"""Which of a case's images, and their measurement."""
+Change = Callable[[Measurement, Tensor], Measurement]
+"""Of measurements and the images (B, C, H, W) behind them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,47 +45,77 @@ class Case:
 
     name: str
     kind: str
-    make: Callable[[], Measurement]
+    make: Callable[[], Batches]
     subjects: Sequence[str]
 
 
 def list_cases(model: Model, data: Path | None, limit: int, seed: int) -> Iterator[Case]:
-    """All cases of a model for k-space of real images; images are of the test split.
+    """All cases of a model; images are of the test split, or of other kinds.
 
     Args:
-        model: For one mask.
+        model: For one operator or a family of them.
         data: Data folder.
         limit: Images of each defect; thrice as many are right.
         seed: Of noise and of what is drawn.
     """
-    operator = model.operator
-    if not isinstance(operator, FourierMask) or not operator.real or operator.mask.ndim != 2:
-        raise InputError(f"{model.config.name} is not for k-space of real images by one mask")
+    make = partial(_make, model, seed=seed + 1)
     many, subjects = _load_test(model, data, 3 * limit)
-    yield Case("nothing", "right", partial(_measure, model, many, seed), subjects)
+    yield Case("nothing", "right", partial(_make, model, many, seed=seed), subjects)
     few, whose = _load_test(model, data, limit)
-    measure = partial(_measure, model, few, seed + 1)
+    low = model.config.data.value_range[0]
+    for gain in (0.7, 1.4):
+        scaled = low + gain * (few - low)
+        yield Case(f"nothing, {gain:g} times as bright", "told", partial(make, scaled), whose)
+    for factor, words in ((2.0, "twice"), (0.5, "half")):
+        change = partial(_misstate, factor)
+        name = f"noise is {words} what is stated"
+        yield Case(name, "wrong", partial(make, few, change), whose)
+    if _is_k_space(model):
+        yield from _list_k_space(model, few, whose, seed + 1)
+    for grown, kind in ((1.0, "wrong"), (2.0, "wrong"), (0.5, "told")):
+        name = f"a spot of {SPOT_RADIUS} pixels radius, brighter by {grown:g} of the range"
+        spotted = _add_spot(model, few, seed + 1, grown)
+        yield Case(name, kind, partial(make, spotted), whose)
+    yield Case("grey levels are inverted", "wrong", partial(make, _invert(model, few)), whose)
+    # Images of other things come in units that nobody stated.
+    unscaled = partial(_forget_scale, model) if _is_k_space(model) else None
+    for stranger, images, names in load_strangers(model, data, limit):
+        kind = "wrong" if stranger.judged else "told"
+        yield Case(stranger.name, kind, partial(make, images, unscaled), names)
+
+
+def _list_k_space(
+    model: Model, images: Tensor, subjects: Sequence[str], seed: int
+) -> Iterator[Case]:
+    """What only k-space has: no unit, a mask, spikes."""
+    make = partial(_make, model, images, seed=seed)
     yield Case(
         "nothing, scale taken from the data",
         "right",
-        lambda: _forget_scale(model, measure()),
-        whose,
+        partial(make, partial(_forget_scale, model)),
+        subjects,
     )
-    for factor, words in ((2.0, "twice"), (0.5, "half")):
-        make = partial(_misstate, model, few, seed + 1, factor)
-        yield Case(f"noise is {words} what is stated", "wrong", make, whose)
     for axis, words in ((-2, "row"), (-1, "column")):
-        other = operator.mask.roll(1, axis)
-        make = partial(_move, model, few, seed + 1, other, (axis,))
-        yield Case(f"mask is off by a {words}", "wrong", make, whose)
-    share = float(operator.mask.float().mean())
-    size = (operator.mask.shape[-2], operator.mask.shape[-1])
-    drawn = draw_variable_density(size, 1 / share, centre=0.1, seed=seed + 1)
-    for name, other in (("off by a row", operator.mask.roll(1, -2)), ("of another seed", drawn)):
-        make = partial(_move, model, few, seed + 1, other, ())
-        yield Case(f"mask is {name}, zeros where nothing was measured", "wrong", make, whose)
-    yield from _list_spikes(model, few, whose, seed + 1)
-    yield from _list_others(model, data, limit, seed + 1)
+        yield Case(
+            f"mask is off by a {words}", "wrong", partial(make, partial(_move, axis)), subjects
+        )
+    name = "mask is off by a row, zeros where nothing was measured"
+    yield Case(name, "wrong", partial(make, _forget_row), subjects)
+    name = "mask is of another seed, zeros where nothing was measured"
+    yield Case(name, "wrong", partial(make, partial(_forget_mask, seed)), subjects)
+    low, high = model.config.data.value_range
+    for part, kind in ((STRIPES, "wrong"), (STRIPES / 2, "told")):
+        name = f"a spike in k-space: stripes of {part:.1%} of the range"
+        change = partial(_add_spike, seed, part * (high - low))
+        yield Case(name, kind, partial(make, change), subjects)
+
+
+def _is_k_space(model: Model) -> bool:
+    """Whether all that it measures is k-space of real images by masks."""
+    if model.config.operator.kind == "family":
+        return all(member.kind == "k_space" for member in model.config.operator.members)
+    operator = model.trained_operator
+    return isinstance(operator, FourierMask) and operator.real
 
 
 def _load_test(model: Model, data: Path | None, limit: int) -> tuple[Tensor, list[str]]:
@@ -121,54 +125,60 @@ def _load_test(model: Model, data: Path | None, limit: int) -> tuple[Tensor, lis
     return images, [str(k) if known is None else str(known[k]) for k in rows]
 
 
-def _measure(model: Model, images: Tensor, seed: int) -> Measurement:
-    return Measurement.simulate(images, model.operator, model.noise_std, seed=seed)
+def _make(model: Model, images: Tensor, change: Change | None = None, *, seed: int) -> Batches:
+    """Measures images as the model was trained for, and changes something."""
+    batches = list(measure(model, images, _FIRST, seed))
+    if change is None:
+        return batches
+    return [(rows, change(measured, images[rows])) for rows, measured in batches]
 
 
-def _misstate(model: Model, images: Tensor, seed: int, factor: float) -> Measurement:
-    std = model.noise_std
-    measured = Measurement.simulate(images, model.operator, factor * std, seed=seed)
-    return replace(measured, noise_std=std)
+def _misstate(factor: float, measured: Measurement, images: Tensor) -> Measurement:
+    """So many times the noise that is stated."""
+    clean = measured.operator.forward(images)
+    return replace(measured, y=clean + factor * (measured.y - clean))
 
 
-def _move(
-    model: Model, images: Tensor, seed: int, other: Tensor, axes: tuple[int, ...]
-) -> Measurement:
-    """Taken with another mask; moved back to where the stated one is if axes are given."""
-    operator = model.operator
+def _move(axis: int, measured: Measurement, images: Tensor) -> Measurement:
+    """Taken by a mask that is off by one, and moved back to where the stated one is."""
+    operator = measured.operator
     assert isinstance(operator, FourierMask)
-    taken = Measurement.simulate(images, replace(operator, mask=other), model.noise_std, seed=seed)
-    y = taken.y.roll([-1] * len(axes), axes) if axes else taken.y
-    return Measurement(y, operator, model.noise_std)
+    other = replace(operator, mask=operator.mask.roll(1, axis))
+    noise = measured.y - operator.forward(images)
+    return replace(measured, y=other.forward(images).roll(-1, axis) + noise)
 
 
-def _list_spikes(
-    model: Model, images: Tensor, subjects: Sequence[str], seed: int
-) -> Iterator[Case]:
-    for part, kind in ((STRIPES, "wrong"), (STRIPES / 2, "told")):
-        name = f"a spike in k-space: stripes of {part:.1%} of the range"
-        yield Case(name, kind, partial(_add_spike, model, images, seed, part), subjects)
-    for grown, kind in ((1.0, "wrong"), (2.0, "wrong"), (0.5, "told")):
-        name = f"a spot of {SPOT_RADIUS} pixels radius, brighter by {grown:g} of the range"
-        yield Case(name, kind, partial(_add_spot, model, images, seed, grown), subjects)
+def _forget_row(measured: Measurement, images: Tensor) -> Measurement:
+    operator = measured.operator
+    assert isinstance(operator, FourierMask)
+    return replace(measured, y=measured.y * operator.mask.roll(1, -2))
 
 
-def _add_spike(model: Model, images: Tensor, seed: int, part: float) -> Measurement:
+def _forget_mask(seed: int, measured: Measurement, images: Tensor) -> Measurement:
+    """What another mask of the same acceleration does not take is zero."""
+    operator = measured.operator
+    assert isinstance(operator, FourierMask)
+    size = (operator.mask.shape[-2], operator.mask.shape[-1])
+    share = float(operator.mask.float().mean())
+    other = draw_variable_density(size, 1 / share, centre=0.1, seed=seed)
+    return replace(measured, y=measured.y * other)
+
+
+def _add_spike(seed: int, stripes: float, measured: Measurement, images: Tensor) -> Measurement:
     """One measured entry of k-space is off, at a drawn place and phase."""
-    operator, rng = model.operator, np.random.default_rng(seed)
+    operator, rng = measured.operator, np.random.default_rng(seed)
     assert isinstance(operator, FourierMask)
-    low, high = model.config.data.value_range
-    measured = _measure(model, images, seed)
-    places = operator.mask.nonzero()
     y = measured.y.clone()
-    for one in y:
+    masks = operator.mask.expand(len(y), 1, *y.shape[-2:])
+    for one, mask in zip(y, masks[:, 0], strict=True):
+        places = mask.nonzero()
         row, column = places[int(rng.integers(len(places)))].tolist()
-        size = part * (high - low) * operator.mask.numel() ** 0.5
+        size = stripes * mask.numel() ** 0.5
         one[0, row, column] += size * np.exp(2j * np.pi * rng.random())
     return replace(measured, y=y)
 
 
-def _add_spot(model: Model, images: Tensor, seed: int, grown: float) -> Measurement:
+def _add_spot(model: Model, images: Tensor, seed: int, grown: float) -> Tensor:
     """A disc somewhere on the object is brighter."""
     rng = np.random.default_rng(seed)
     low, high = model.config.data.value_range
@@ -179,59 +189,30 @@ def _add_spot(model: Model, images: Tensor, seed: int, grown: float) -> Measurem
         row, column = inside[rng.integers(len(inside))]
         disc = (rows - row) ** 2 + (columns - column) ** 2 <= SPOT_RADIUS**2
         image[:, torch.from_numpy(disc)] += grown * (high - low)
-    return _measure(model, spotted, seed)
+    return spotted
 
 
-def _list_others(model: Model, data: Path | None, limit: int, seed: int) -> Iterator[Case]:
-    """Images of other things, in units that nobody stated."""
-    for name, file, label, value, judged in OTHERS:
-        path = resolve_data_path(file, data)
-        if not path.is_file():
-            continue
-        with np.load(path, allow_pickle=False) as stored:
-            chosen = np.flatnonzero(stored[label] == value)
-            count = min(limit, len(chosen))
-            chosen = chosen[np.linspace(0, len(chosen) - 1, count).round().astype(int)]
-            arrays = stored["images"][chosen]
-            key = next((k for k in ("subject", "person") if k in stored.files), None)
-            subjects = [str(k) for k in (chosen if key is None else stored[key][chosen])]
-        images = torch.stack([_prepare(model, array) for array in arrays])
-        make = partial(_measure_unscaled, model, images, seed)
-        yield Case(name, "wrong" if judged else "told", make, subjects)
+def _invert(model: Model, images: Tensor) -> Tensor:
+    """Bright is dark and dark is bright, but for what is black."""
+    low = model.config.data.value_range[0]
+    bright = (images - low).flatten(1).quantile(0.99, 1)[:, None, None, None]
+    inside = images - low > 0.1 * bright
+    return torch.where(inside, low + (1.1 * bright - (images - low)).clamp_min(0), images)
 
 
-def _prepare(model: Model, array: np.ndarray) -> Tensor:
-    """An image as the model takes it, padded to a square."""
-    black, white = model.preparation.source_range
-    unit = 255.0 if array.dtype == np.uint8 else 1.0
-    image = torch.from_numpy(np.clip(array.astype(np.float32) / unit, 0, None))
-    image = image[None] if image.ndim == 2 else image.movedim(-1, 0)
-    gap = [max(image.shape[-2:]) - side for side in image.shape[-2:]]
-    edges = (gap[1] // 2, gap[1] - gap[1] // 2, gap[0] // 2, gap[0] - gap[0] // 2)
-    return replace(model.preparation, crop=None)(black + (white - black) * pad(image, edges))
-
-
-def _measure_unscaled(model: Model, images: Tensor, seed: int) -> Measurement:
-    return _forget_scale(model, _measure(model, images, seed))
-
-
-def _forget_scale(model: Model, measured: Measurement) -> Measurement:
+def _forget_scale(model: Model, measured: Measurement, images: Tensor) -> Measurement:
     """As `bcdm reconstruct` takes k-space from a file: the data themselves tell their scale."""
-    operator = measured.operator
     low, high = model.config.data.value_range
     blank = torch.full((1, *model.shape), low)
-    raw = (measured.y - operator.forward(blank)) / (high - low)
-    std = float(measured.std[0]) / (high - low)
-    assert isinstance(operator, FourierMask)
-    mask = operator.mask.numpy() != 0
-    size = (model.shape[-2], model.shape[-1])
-    parts = [
-        fit_scan(
-            Scan(Path("scan.npz"), "npz", "k-space", one[None].numpy(), mask, None, size, {}),
-            model,
-            noise_std=std,
-        ).measure(0)
-        for one in raw
-    ]
-    stds = torch.cat([one.std for one in parts])
-    return Measurement(torch.cat([one.y for one in parts]), operator, stds)
+    parts = []
+    for k in range(len(measured.y)):
+        one = measured.select(torch.tensor([k]))
+        raw = (one.y - one.operator.forward(blank)) / (high - low)
+        std = float(one.std[0]) / (high - low)
+        size = (model.shape[-2], model.shape[-1])
+        scan = Scan(Path("scan.npz"), "npz", "k-space", raw.numpy(), None, None, size, {})
+        units = choose_units(scan, model, one.operator.adjoint(raw), std)
+        offset = units.offset * one.operator.forward(torch.ones_like(blank))
+        parts.append((units.gain * raw + offset, units.gain * std))
+    stds = torch.tensor([std for _, std in parts], dtype=torch.float64)
+    return Measurement(torch.cat([y for y, _ in parts]), measured.operator, stds)
