@@ -58,6 +58,7 @@ def test_evaluate_writes_everything(run_folder: Path) -> None:
         assert row["interval"][0] <= row["value"] <= row["interval"][1]
         assert ("SSIM", estimate) in named
     assert 0 <= named["coverage 90%", "hidden pixels"]["value"] <= 1
+    assert 0 <= named["coverage 90%", "pixels of the object"]["value"] <= 1
     # 20 samples cannot resolve 95 %.
     unresolved = named["coverage 95%", "all pixels"]
     assert unresolved["value"] is None

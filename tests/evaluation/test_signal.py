@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bcdm.evaluation.signal import find_brightness, find_signal
+from bcdm.evaluation.signal import find_brightness, find_object, find_signal
 
 
 def test_the_signal_is_a_mean_over_neighbours_in_units_of_the_brightness() -> None:
@@ -29,3 +29,12 @@ def test_channels_and_phase_are_averaged_and_ignored() -> None:
     torch.testing.assert_close(find_signal(image * 1j, 0.0), grey)
     expected = image.mean(1).flatten().quantile(0.99)
     torch.testing.assert_close(find_brightness(image, 0.0)[0], expected)
+
+
+def test_the_object_is_what_is_no_air_and_all_of_a_black_image() -> None:
+    images = torch.full((2, 1, 16, 16), -1.0)
+    images[0, :, 4:12, 4:12] = 1
+    inside, black = find_object(images, -1.0)[:, 0]
+    assert bool(inside[4:12, 4:12].all())
+    assert not bool(inside[:1].any())
+    assert bool(black.all())

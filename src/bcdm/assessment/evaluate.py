@@ -41,7 +41,7 @@ def run(
         x = torch.stack([model.preparation(source[i]) for i in rows])
         estimates, drawn, measurement = _reconstruct(model, problem, x, rows, options)
         scores.judge_images(x, estimates, model.config.data.value_range, lpips)
-        scores.judge_samples(x, drawn, measurement)
+        scores.judge_samples(x, drawn, measurement, black=model.config.data.value_range[0])
         _keep_for_figure(scores, x, estimates, drawn)
         samples.append(drawn.flatten(2))
         truths.append(x.flatten(1))
@@ -67,7 +67,7 @@ def score(model: Model, options: Options) -> tuple[Scores, list[str] | None]:
         x = torch.stack([model.preparation(source[i]) for i in rows])
         estimates, drawn, measurement = _reconstruct(model, problem, x, rows, options)
         scores.judge_images(x, estimates, model.config.data.value_range, None)
-        scores.judge_samples(x, drawn, measurement)
+        scores.judge_samples(x, drawn, measurement, black=model.config.data.value_range[0])
     return scores, None if source.subjects is None else [str(source.subjects[i]) for i in chosen]
 
 

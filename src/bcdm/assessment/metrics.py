@@ -18,6 +18,7 @@ from bcdm.evaluation import (
     psnr,
     ssim,
 )
+from bcdm.evaluation.signal import find_object
 from bcdm.measurement import Measurement
 
 __all__ = ["FEATURES", "FID", "FRECHET", "LEVELS", "Scores", "open_features", "open_lpips"]
@@ -70,10 +71,19 @@ class Scores:
         drawn: Tensor,
         measurement: Measurement,
         levels: Sequence[float] = LEVELS,
+        black: float | None = None,
     ) -> None:
-        """CRPS, coverage, spread, skill and chi-square of samples (S, B, ...)."""
+        """CRPS, coverage, spread, skill and chi-square of samples (S, B, ...).
+
+        Where black is given, pixels of the object are also counted apart: most of an image may be
+        air, whose intervals hold more than they promise.
+        """
         self.add("CRPS", "samples", crps(drawn, x))
-        masks = {"all pixels": None, "hidden pixels": _find_hidden(measurement, x)}
+        masks = {
+            "all pixels": None,
+            "hidden pixels": _find_hidden(measurement, x),
+            "pixels of the object": None if black is None else find_object(x, black),
+        }
         for name, mask in masks.items():
             if mask is not None or name == "all pixels":
                 observed = coverage(drawn, x, levels, mask=mask).observed

@@ -19,7 +19,7 @@ from bcdm.checkpoint.calibration import Calibration
 from bcdm.diffusion import VP, DPMSolver, sample
 from bcdm.errors import InputError
 from bcdm.evaluation import ks_uniformity, wilson
-from bcdm.evaluation.signal import OBJECT, find_signal
+from bcdm.evaluation.signal import find_object
 from bcdm.measurement import Measurement
 from bcdm.methods import ExactPosterior, GaussianMixture
 from bcdm.operators import FourierMask
@@ -239,7 +239,7 @@ def _cover(model: Model, data: Path | None, count: int, calls: int, seed: int) -
         )
         pixels = {
             "all": torch.ones_like(truth, dtype=torch.bool),
-            "object": _find_object(model, truth),
+            "object": find_object(truth, model.config.data.value_range[0]).expand_as(truth),
         }
         for level in calibration.factors:
             for name, calibrated in (("before", False), ("after", True)):
@@ -250,13 +250,6 @@ def _cover(model: Model, data: Path | None, count: int, calls: int, seed: int) -
                     found.setdefault(f"{name} {level} {part}", []).append(share)
     subjects = [str(k) if source.subjects is None else str(source.subjects[k]) for k in rows]
     return {n: np.array(v) for n, v in found.items()} | {"subjects": np.array(subjects)}
-
-
-def _find_object(model: Model, truth: Tensor) -> Tensor:
-    """Which pixels show more than air; all of an image that is black."""
-    signal = find_signal(truth, model.config.data.value_range[0])
-    inside = (signal > OBJECT).expand_as(truth)
-    return inside if bool(inside.any()) else torch.ones_like(inside)
 
 
 def _list_coverage(

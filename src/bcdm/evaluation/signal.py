@@ -3,7 +3,7 @@
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-__all__ = ["OBJECT", "find_brightness", "find_signal"]
+__all__ = ["OBJECT", "find_brightness", "find_object", "find_signal"]
 
 OBJECT = 0.1  # of the brightness: where the signal is below there is nothing but air
 _REACH = 2  # pixels to each side
@@ -26,3 +26,14 @@ def find_signal(image: Tensor, black: float) -> Tensor:
     grey = away.mean(1, keepdim=True)
     local = avg_pool2d(grey, 2 * _REACH + 1, 1, _REACH, count_include_pad=False)
     return local / find_brightness(image, black)[:, None, None, None]
+
+
+def find_object(image: Tensor, black: float) -> Tensor:
+    """Which pixels show more than air, (B, 1, H, W); all of an image that is black.
+
+    >>> import torch
+    >>> find_object(torch.tensor([[[[-1.0] * 8 + [1.0] * 8] * 16]]), -1.0)[0, 0, 8, ::5]
+    tensor([False, False,  True,  True])
+    """
+    inside = find_signal(image, black) > OBJECT
+    return inside | ~inside.flatten(1).any(1)[:, None, None, None]
