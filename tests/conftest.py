@@ -1,7 +1,9 @@
 """A tiny model that was never trained: its arithmetic is all that these tests are about."""
 
+import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -9,6 +11,8 @@ from bcdm.checkpoint import Model, load, save_model
 from bcdm.checkpoint.building import build_method, build_operator
 from bcdm.checkpoint.calibration import store_calibration
 from bcdm.checkpoint.settings import parse_config
+from bcdm.data.phase import draw_phase
+from bcdm.problems.familiarity import UnfamiliarWarning
 from bcdm.reconstruction.calibrating import calibrate
 
 
@@ -67,3 +71,56 @@ def masked_model(masked: Path) -> Model:
 @pytest.fixture(scope="session")
 def images() -> torch.Tensor:
     return smooth_images(3)
+
+
+def make_discs(count: int, side: int = 16) -> torch.Tensor:
+    """Smooth complex images in a disc, black around it, (count, 1, side, side)."""
+    magnitudes = (smooth_images(count, side) + 1) / 2
+    place = torch.linspace(-1, 1, side)
+    inside = place[:, None] ** 2 + place**2 < 0.7
+    phases = [draw_phase((side, side), rng=np.random.default_rng(k)) for k in range(count)]
+    return torch.polar(magnitudes * inside, torch.stack(phases)[:, None])
+
+
+@pytest.fixture(scope="session")
+def receivers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of complex images of any size and several coils, whose network gives zero."""
+    folder = tmp_path_factory.mktemp("models") / "receivers"
+    masks = {
+        "kind": "k_space",
+        "acceleration": [1.2, 4.0],
+        "patterns": ["equispaced_columns", "poisson"],
+    }
+    config = parse_config(
+        {
+            "name": "receivers",
+            "data": {
+                "path": "nothing",
+                "size": [16, 16],
+                "channels": 1,
+                "value_range": [0, 1],
+                "source_range": [0, 255],
+                "phase": True,
+            },
+            "operator": {
+                "kind": "family",
+                "nothing": 0.1,
+                "members": [{"kind": "receivers", "masks": masks, "coils": [1, 4]}],
+            },
+            "noise_std": [0.002, 0.3],
+            "network": {"width": 8, "multipliers": [1, 2], "blocks": 1, "attention": []},
+            "parameterisation": {"prior_std": 0.3},
+            "training": {"steps": 1},
+            "scope": {"sides": [12, 40], "spacing": [0.5, 3.0]},
+        }
+    )
+    shape = (1, 16, 16)
+    save_model(folder, config, build_method(config, shape).network, None, shape, {})
+    with warnings.catch_warnings():
+        # One in a hundred is an alarm.
+        warnings.simplefilter("ignore", UnfamiliarWarning)
+        found = calibrate(
+            load(folder), make_discs(42), samples=9, calls=3, intervals=6, on="discs", report=print
+        )
+    store_calibration(folder, found)
+    return folder

@@ -255,7 +255,7 @@ def test_a_phase_is_named_and_what_to_do_about_it_helps(
 def test_several_coils_have_no_model_yet(scanner: Path, measured: Measurement) -> None:
     scan = make_scan(measured, GAIN)
     coils = replace(scan, data=np.repeat(scan.data, 2, 1))
-    with pytest.raises(UnfitError, match=r"2 coils.* no model of several coils yet"):
+    with pytest.raises(UnfitError, match=r"2 coils.* choose a model of complex images"):
         fit_scan(coils, load(scanner))
 
 

@@ -105,7 +105,12 @@ def build_familiarity(
     config = config.model_copy(update={"operator": operator})
     problems = build_problems(config, (shape[-2], shape[-1]))
     assert isinstance(problems, DrawnProblems)
-    return Familiarity(problems, config.parameterisation.prior_std, stored=stored)
+    return Familiarity(
+        problems,
+        config.parameterisation.prior_std,
+        stored=stored,
+        any_size=config.scope is not None,
+    )
 
 
 def build_operator(config: kinds.SingleOperatorConfig, size: tuple[int, int]) -> LinearOperator:

@@ -4,9 +4,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.fft import fft2, fftshift, ifft2, ifftshift
+from torch.fft import fftshift, ifft2, ifftshift
 
 from bcdm.coils.phase import align_phase
+from bcdm.coils.smoothing import fill_smoothly
 from bcdm.errors import ShapeError
 from bcdm.problems.coils import normalise_maps
 
@@ -14,7 +15,6 @@ __all__ = ["estimate_by_body"]
 
 _AXES = (-2, -1)
 _SMOOTH = 0.02  # of the field of view: standard deviation of the finest smoothing
-_STEPS = 6  # each twice as smooth as the one before: for places far from any signal
 
 
 def estimate_by_body(
@@ -40,19 +40,10 @@ def estimate_by_body(
         )
     reference = _mix(body.reshape(-1, *body.shape[-2:]))
     images = _transform(torch.from_numpy(kspace.astype(np.complex64)))
-    products = images * reference.conj()
-    power = reference.abs().square()[None].to(products.dtype)
-    above = torch.zeros_like(products)
-    weight = torch.zeros_like(power.real)
-    noise = float(power.real.median())
-    for step in range(_STEPS):
-        width = smooth * 2**step
-        top, bottom = _blur(products, width), _blur(power, width).real
-        # What is brighter than the noise is settled by near neighbours, the rest by further ones.
-        sure = (1 - weight) * (bottom / (bottom + 10 * noise) if step < _STEPS - 1 else 1.0)
-        above = above + sure * top / bottom.clamp_min(1e-12 * float(power.real.max()))
-        weight = weight + sure
-    found: NDArray[np.complex64] = normalise_maps(align_phase(above, kspace)).numpy()
+    power = reference.abs().square()[None]
+    # What is brighter than the noise is settled by near neighbours, the rest by further ones.
+    ratio = fill_smoothly(images * reference.conj(), power, smooth, 10 * float(power.median()))
+    found: NDArray[np.complex64] = normalise_maps(align_phase(ratio, kspace)).numpy()
     return found
 
 
@@ -66,10 +57,3 @@ def _mix(body: NDArray[np.complexfloating]) -> Tensor:
 
 def _transform(kspace: Tensor) -> Tensor:
     return fftshift(ifft2(ifftshift(kspace, _AXES), norm="ortho"), _AXES)
-
-
-def _blur(images: Tensor, width: float) -> Tensor:
-    """A Gaussian of a standard deviation `width` of the field of view."""
-    rows, columns = (torch.fft.fftfreq(side, 1 / side) for side in images.shape[-2:])
-    decay = torch.exp(-2 * (torch.pi * width) ** 2 * (rows[:, None] ** 2 + columns**2))
-    return ifft2(fft2(images) * decay)

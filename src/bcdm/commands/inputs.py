@@ -71,7 +71,7 @@ def _describe(scan: "Scan") -> list[tuple[str, str]]:
     angle = find_phase(scan.data, scan.mask) if scan.kind == "k-space" else None
     if angle is not None:
         varies = "varies over the image" if isnan(angle) else f"{degrees(angle):.1f} degrees"
-        lines.append(("phase", f"{varies}, and no model of complex images exists yet"))
+        lines.append(("phase", f"{varies}: for models of complex images"))
     size = f"{float(abs(scan.data).min()):.4g} to {float(abs(scan.data).max()):.4g}"
     lines.append(("magnitude", f"{size} in the units of the file"))
     return [*lines, *((name, str(value)) for name, value in scan.facts.items())]

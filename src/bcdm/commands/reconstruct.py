@@ -45,6 +45,12 @@ __all__ = ["demo", "reconstruct"]
     metavar="[SLICE,]ROW0:ROW1,COL0:COL1",
     help="Is this feature real? A box of pixels, or a mask file.",
 )
+@click.option(
+    "--maps",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="What each coil sees (.npy, .npz); estimated from the scan when left out.",
+)
+@click.option("--complex", "keep_complex", is_flag=True, help="Write complex images, too.")
 @click.option("--simulate", is_flag=True, help="The inputs are clean: degrade them first.")
 @click.option("--force", is_flag=True, help="Write results although the trust card is red.")
 @click.option("--no-report", is_flag=True, help="Write no report.html.")
@@ -62,6 +68,8 @@ def reconstruct(
     operator: str | None,
     noise_std: float | None,
     features: tuple[str, ...],
+    maps: Path | None,
+    keep_complex: bool,
     simulate: bool,
     force: bool,
     no_report: bool,
@@ -73,7 +81,7 @@ def reconstruct(
     after an interruption. A scan that the model was not made for is refused. Of several inputs
     each gets a folder of its name in OUT; what is wrong with one does not stop the others.
     """
-    given = Given(mask, operator, key, noise_std, features, simulate)
+    given = Given(mask, operator, key, noise_std, features, simulate, maps, keep_complex)
     folders = {path: out / printable(path.name) if len(inputs) > 1 else out for path in inputs}
     if not is_unicode(str(out)):
         raise InputError(f"the name of {out} is not UTF-8, which some formats need: choose another")
@@ -129,7 +137,9 @@ def _reconstruct_one(
     from bcdm.report.facts import describe_scan
     from bcdm.trust import find_unfamiliar
 
-    fitted, truth = _fit(path, model, plan, given)
+    if given.keep_complex and not model.config.data.phase:
+        raise InputError(f"{model.config.name} makes real images: leave out --complex")
+    fitted, truth = _fit(path, model, plan, given, cache=None if dry_run else out / "maps")
     for name, value in describe_scan(fitted):
         say(f"{name:12} {value}")
     if unfamiliar := find_unfamiliar(model, fitted.measure(0))[0]:
@@ -147,6 +157,7 @@ def _reconstruct_one(
         plan,
         features=regions,
         request=request,
+        keep_complex=given.keep_complex,
         show=partial(_show, page, fitted, truth),
         say=say,
     )
@@ -189,11 +200,14 @@ def _write_report(page: Path, fitted: "Fitted", truth: "Tensor | None", done: "F
         truth=truth,
         features=tuple((printable(one["feature"]), one["in words"]) for one in done.features),
         left_out=done.left_out,
+        weights=fitted.weights,
     )
     write_report(page, report)
 
 
-def _fit(path: Path, model: "Model", plan: "Plan", given: Given) -> "tuple[Fitted, Tensor | None]":
+def _fit(
+    path: Path, model: "Model", plan: "Plan", given: Given, *, cache: Path | None
+) -> "tuple[Fitted, Tensor | None]":
     """The scan in the model's units, and the clean images behind it where it is simulated."""
     from bcdm.checkpoint.given import read_operator
     from bcdm.reconstruction.fitting import fit_scan
@@ -205,7 +219,15 @@ def _fit(path: Path, model: "Model", plan: "Plan", given: Given) -> "tuple[Fitte
     if given.operator is not None:
         operator = read_operator(given.operator, (model.shape[-2], model.shape[-1]))
     if not given.simulate:
-        return fit_scan(scan, model, noise_std=given.noise_std, operator=operator), None
+        fitted = fit_scan(
+            scan,
+            model,
+            noise_std=given.noise_std,
+            operator=operator,
+            maps=given.maps,
+            cache=cache,
+        )
+        return fitted, None
     found = simulate_scan(scan, model, seed=plan.seed, noise_std=given.noise_std, operator=operator)
     say(f"{path.name} is taken as a clean image: the measurement is SIMULATED")
     return found

@@ -27,6 +27,8 @@ class Given:
         noise_std: In the file's units.
         features: Regions to judge.
         simulate: Whether the inputs are clean images.
+        maps: File with what each coil sees.
+        keep_complex: Whether complex images are wanted, too.
     """
 
     mask: Path | None = None
@@ -35,10 +37,14 @@ class Given:
     noise_std: float | None = None
     features: tuple[str, ...] = ()
     simulate: bool = False
+    maps: Path | None = None
+    keep_complex: bool = False
 
     def __post_init__(self) -> None:
         if self.simulate and self.mask is not None:
             raise InputError("--simulate measures clean images itself: give --operator, not --mask")
+        if self.maps is not None and (self.simulate or self.operator is not None):
+            raise InputError("--maps goes with k-space alone: leave out --simulate and --operator")
 
 
 def describe_request(path: Path, model: str, settings: Mapping[str, float], given: Given) -> str:
@@ -56,6 +62,8 @@ def describe_request(path: Path, model: str, settings: Mapping[str, float], give
     files = [Path(part) for text in given.features for part in (text, text.partition(",")[2])]
     if given.operator is not None and Path(given.operator).suffix == ".safetensors":
         files.append(Path(given.operator))
+    files += [] if given.maps is None else [given.maps]
+    more = {"complex": True} if given.keep_complex else {}
     try:
         content = {
             "version": __version__,
@@ -63,7 +71,7 @@ def describe_request(path: Path, model: str, settings: Mapping[str, float], give
             "input": hash_path(path),
             # It holds the hashes of the weights.
             "model": hash_path(find_model(model) / "config.json"),
-            "settings": dict(settings),
+            "settings": dict(settings) | more,
             "mask": None if given.mask is None else hash_path(given.mask),
             "given": [given.operator, given.key, given.noise_std, given.simulate, given.features],
             "files": [hash_path(file) for file in files if file.is_file()],

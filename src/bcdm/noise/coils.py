@@ -19,6 +19,7 @@ from bcdm.noise.symmetry import Complex, Mask
 
 __all__ = ["estimate_from_coils"]
 
+_SOURCE = "what coils do not share"
 _MIDDLE = 1 / 16  # cycles per pixel: below it lines and samples are signal in every direction
 _EDGE = 1 / 8  # of a side at each end, that a receiver's filter may make quieter
 _PER_COIL = 4  # numbers at a place for each coil, at least: so many tell eigenvalues apart
@@ -45,7 +46,8 @@ def estimate_from_coils(kspace: ArrayLike, mask: ArrayLike | None = None) -> Noi
     data, taken = check_kspace(kspace, mask)
     if data.shape[1] == 1:
         alone = estimate_from_k_space(data, taken)
-        return NoiseScan(np.full((1, 1), alone.std**2, np.complex128), max(alone.samples // 2, 2))
+        one = np.full((1, 1), alone.std**2, np.complex128)
+        return NoiseScan(one, max(alone.samples // 2, 2), alone.source)
     places = _find_places(data, taken)
     numbers = places.shape[-1]
     products = np.einsum("cpn,dpn->pcd", places, places.conj(), optimize=True) / (2 * numbers)
@@ -58,7 +60,7 @@ def estimate_from_coils(kspace: ArrayLike, mask: ArrayLike | None = None) -> Noi
     for _ in range(_ROUNDS):
         covariance, levels = _refine(covariance, products, numbers)
     level = float(np.quantile(levels, _QUIET))
-    return NoiseScan(level * covariance, round(_QUIET * len(levels) * numbers))
+    return NoiseScan(level * covariance, round(_QUIET * len(levels) * numbers), _SOURCE)
 
 
 def _refine(covariance: Complex, products: Complex, numbers: int) -> tuple[Complex, Array]:

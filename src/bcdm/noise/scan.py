@@ -20,10 +20,12 @@ class NoiseScan:
         covariance: $\Psi = \tfrac12 E[n n^H]$, (coils, coils): its diagonal is the variance of the
             real and of the imaginary part each, as `Measurement.with_covariance` takes it.
         samples: Complex numbers per coil.
+        source: What it was measured on, in words.
     """
 
     covariance: NDArray[np.complex128]
     samples: int
+    source: str = "noise scan"
 
     @property
     def std(self) -> Array:
@@ -53,7 +55,7 @@ class NoiseScan:
         coils = float(power.sum() ** 2 / (power**2).sum())
         numbers = 2 * self.samples * len(power)
         error = std / np.sqrt(4 * coils * (self.samples - 1))
-        return NoiseEstimate(std, float(error), "noise scan", numbers)
+        return NoiseEstimate(std, float(error), self.source, numbers)
 
 
 def estimate_from_noise_scan(noise: ArrayLike) -> NoiseScan:

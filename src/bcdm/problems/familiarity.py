@@ -9,7 +9,7 @@ also one of a kind that training never drew.
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import inf, pi
 from typing import NamedTuple
 
@@ -66,6 +66,8 @@ class Familiarity:
         draws: Size of the cloud.
         alarm: Accepted fraction of false alarms.
         stored: The cloud, if it was kept; it is used where it is that of these problems.
+        any_size: Whether images of other sizes are judged by the same cloud, which holds parts of
+            what was measured, not numbers of pixels.
     """
 
     problems: DrawnProblems
@@ -73,6 +75,7 @@ class Familiarity:
     draws: int = 400
     alarm: float = 0.01
     stored: Cloud | None = None
+    any_size: bool = False
 
     def judge(self, measurement: Measurement) -> list[Verdict]:
         """One verdict for each measurement of the batch."""
@@ -83,7 +86,7 @@ class Familiarity:
 
     def _judge(self, one: Measurement) -> Verdict:
         shape = one.image.shape
-        if len(shape) != 3 or shape[1:] != self.problems.size:
+        if len(shape) != 3 or (shape[1:] != self.problems.size and not self.any_size):
             reason = f"its images are {shape}, those of training {self.problems.size}"
             return Verdict(inf, False, reason)
         places, powers, parts = self._describe(one.operator, one.image, 1)
@@ -120,7 +123,12 @@ class Familiarity:
         """What each of `count` operators does to the probes."""
         low, high = self.problems.noise_std
         channels = image.shape[0]
-        probes = self._probes.to(image.dtype).expand(-1, channels, -1, -1) / channels**0.5
+        probes = (
+            _make_probes((image.shape[1], image.shape[2]))
+            .to(image.dtype)
+            .expand(-1, channels, -1, -1)
+            / channels**0.5
+        )
         both = torch.cat([probes, probes.roll(_SHIFT, (-2, -1))])
         rows = torch.arange(count).repeat_interleave(len(both))
         # Of several coils, what they sample is described; their maps are judged by the data.
@@ -135,22 +143,6 @@ class Familiarity:
         partly = (seen - size**2).clamp_min(0)
         local = _measure_norm(moved - shown.roll(_SHIFT, (-2, -1)))
         return _Descriptions(torch.cat([size, partly.sqrt(), local], 1).double(), powers, parts)
-
-    @cached_property
-    def _probes(self) -> Tensor:
-        """White noise, smoothed by several scales, each of unit norm: (probes, 1, H, W)."""
-        rows, columns = self.problems.size
-        noise = torch.from_numpy(np.random.default_rng(0).standard_normal((rows, columns)))
-        squares = (
-            torch.fft.fftfreq(rows).double()[:, None] ** 2
-            + torch.fft.fftfreq(columns).double() ** 2
-        )
-        spectrum = torch.fft.fft2(noise)
-        images = [
-            torch.fft.ifft2(spectrum * torch.exp(-2 * (pi * scale) ** 2 * squares)).real
-            for scale in _SCALES
-        ]
-        return torch.stack([image / image.norm() for image in images])[:, None].float()
 
     @cached_property
     def cloud(self) -> Cloud:
@@ -200,6 +192,22 @@ class _Descriptions(NamedTuple):
     places: Tensor
     powers: Tensor
     parts: Tensor
+
+
+@lru_cache(maxsize=8)
+def _make_probes(size: tuple[int, int]) -> Tensor:
+    """White noise, smoothed by several scales, each of unit norm: (probes, 1, H, W)."""
+    rows, columns = size
+    noise = torch.from_numpy(np.random.default_rng(0).standard_normal((rows, columns)))
+    squares = (
+        torch.fft.fftfreq(rows).double()[:, None] ** 2 + torch.fft.fftfreq(columns).double() ** 2
+    )
+    spectrum = torch.fft.fft2(noise)
+    images = [
+        torch.fft.ifft2(spectrum * torch.exp(-2 * (pi * scale) ** 2 * squares)).real
+        for scale in _SCALES
+    ]
+    return torch.stack([image / image.norm() for image in images])[:, None].float()
 
 
 def _measure_norm(x: Tensor) -> Tensor:

@@ -252,7 +252,10 @@ def judge_stored(folder: Path, texts: Sequence[str]) -> list[dict[str, Any]]:
     if unfinished:
         raise InputError(f"slice {unfinished[0].number} is not finished: go on with reconstruct")
     samples = {one.number: torch.from_numpy(np.asarray(store[one.number])) for one in features}
-    shown = {k: crop_middle(drawn, (rows, columns)) for k, drawn in samples.items()}
+    shown = {
+        k: crop_middle(drawn.abs() if drawn.is_complex() else drawn, (rows, columns))
+        for k, drawn in samples.items()
+    }
     return weigh(features, [shown.get(k, torch.empty(0)) for k in range(slices)], gain, factors)
 
 

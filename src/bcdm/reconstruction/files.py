@@ -16,6 +16,7 @@ from bcdm.checkpoint.calibration import describe_factors, find_region_factors
 from bcdm.errors import InputError
 from bcdm.files import remove_partial, replacing, write_arrays, write_text
 from bcdm.folders import MARKER, claim
+from bcdm.reconstruction.complexes import write_complex
 from bcdm.reconstruction.drawing import Drawer, Drawn, Item, draw_preview
 from bcdm.reconstruction.features import Feature, crop_middle, weigh
 from bcdm.reconstruction.fitting import Fitted
@@ -61,6 +62,7 @@ def reconstruct_scan(
     *,
     features: Sequence[Feature] = (),
     request: str = "",
+    keep_complex: bool = False,
     show: Callable[[Finished], Sequence[Path]] | None = None,
     say: Callable[[str], None],
 ) -> Finished:
@@ -78,6 +80,7 @@ def reconstruct_scan(
         plan: How to sample.
         features: Regions to judge.
         request: What was asked for, in a word that `find_finished` compares.
+        keep_complex: Whether to write complex means and samples, too, in the units of the file.
         show: Writes more about what was made, such as a report, and returns the files.
         say: Called with each line about progress.
 
@@ -98,13 +101,18 @@ def reconstruct_scan(
         cards = [one.trust[0] for one in posteriors]
         left_out = _choose_left_out(posteriors, cards, plan)
         _keep_measurement(out, fitted, y)
-        shown = [crop_middle(one.samples[:, 0], fitted.scan.size) for one in posteriors]
+        shown = [
+            crop_middle(fitted.weigh(one.values[:, 0], number), fitted.scan.size)
+            for number, one in enumerate(posteriors)
+        ]
         weighed = weigh(features, shown, fitted.units.gain, find_region_factors(model))
         files: list[Path] = []
         if len(left_out) < len(posteriors):
             results = _summarise(fitted, posteriors, left_out)
             noted = provenance | ({"left_out": list(left_out)} if left_out else {})
             files = write_results(out, fitted.scan, results, noted)
+        if keep_complex:
+            files += write_complex(out, fitted, posteriors, left_out)
         done = Finished(posteriors, cards, [*files, out / SAMPLES], provenance, weighed, left_out)
         more = [] if show is None else list(show(done))
         kept = [*files, *(out / name for name in KEPT), *more]
@@ -166,7 +174,7 @@ def _prepare(model: Model, fitted: Fitted, plan: Plan) -> tuple[dict[str, Any], 
             "drawn; --force goes on all the same"
         )
     count = len(fitted.scan.data)
-    check_results(fitted.scan, (count, model.shape[0], *fitted.scan.size))
+    check_results(fitted.scan, (count, fitted.image_shape[0], *fitted.scan.size))
     y = torch.cat([fitted.measure(number).y for number in range(count)]).cpu().numpy()
     return collect(model, fitted.scan.path, fitted.operator, y, settings), y
 
@@ -248,7 +256,7 @@ def _open_store(
     import zarr
     from zarr.errors import BaseZarrError
 
-    shape = (len(fitted.scan.data), plan.samples, *model.shape)
+    shape = (len(fitted.scan.data), plan.samples, *fitted.image_shape)
     if path.exists():
         try:
             store = zarr.open_array(path, mode="r+")
@@ -261,8 +269,8 @@ def _open_store(
         store = zarr.create_array(
             partial,
             shape=shape,
-            chunks=(1, 1, *model.shape),
-            dtype="float32",
+            chunks=(1, 1, *fitted.image_shape),
+            dtype="complex64" if model.config.data.phase else "float32",
             attributes={
                 "id": provenance["id"],
                 "provenance": provenance,
@@ -276,14 +284,17 @@ def _open_store(
 def _summarise(
     fitted: Fitted, posteriors: Sequence[Posterior], left_out: tuple[int, ...]
 ) -> Results:
-    """Mean, standard deviation and intervals in the file's units; nan where a slice is left out."""
+    """Mean, standard deviation and intervals in the file's units; nan where a slice is left out.
+
+    Of complex images, of their magnitudes.
+    """
     means, stds, lows, highs = [], [], [], []
-    for one in posteriors:
+    for number, one in enumerate(posteriors):
         low, high = one.interval(LEVEL)
-        means.append(fitted.units.to_file(one.mean))
-        stds.append(fitted.units.to_file_size(one.std))
-        lows.append(fitted.units.to_file(low))
-        highs.append(fitted.units.to_file(high))
+        means.append(fitted.to_file(one.image, number))
+        stds.append(fitted.to_file_size(one.std, number))
+        lows.append(fitted.to_file(low, number))
+        highs.append(fitted.to_file(high, number))
     mean, std, low_end, high_end = (
         crop_middle(torch.from_numpy(np.concatenate(part)), fitted.scan.size).numpy()
         for part in (means, stds, lows, highs)

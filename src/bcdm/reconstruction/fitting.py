@@ -2,25 +2,30 @@
 
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bcdm.checkpoint import Model
+from bcdm.coils import read_maps
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.noise import (
     NoiseEstimate,
+    estimate_from_coils,
     estimate_from_image,
     estimate_from_k_space,
     estimate_from_noise_scan,
     find_phase,
 )
-from bcdm.operators import FourierMask, LinearOperator, PixelMask
+from bcdm.operators import FourierMask, LinearOperator, PixelMask, Sense
+from bcdm.reconstruction.receiving import receive
 from bcdm.reconstruction.units import Units, choose_units, find_range
 from bcdm.scans import Scan, remove_oversampling
-from bcdm.trust.matching import UnfitError, check_operator
+from bcdm.trust.matching import UnfitError, check_operator, check_size
 
 __all__ = ["Fitted", "UnfitError", "check_noise", "estimate_noise", "fit_scan"]
 
@@ -36,6 +41,8 @@ class Fitted:
         units: From the file's numbers to the model's.
         white: What the operator makes of a white image, in units of the file's white. A stored
             picture is as bright as its scene, whatever the operator's scaling.
+        weights: Of several coils, what images are multiplied by to be those of the file,
+            (slices, rows, columns); see `Received`. None: nothing.
     """
 
     scan: Scan
@@ -43,19 +50,43 @@ class Fitted:
     noise: NoiseEstimate
     units: Units
     white: float = 1.0
+    weights: NDArray[np.float32] | None = None
 
     @property
     def noise_std(self) -> float:
         """The noise level of its measurements."""
         return self.units.gain * self.white * self.noise.std
 
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        """Channels, rows and columns of its images, with the oversampling that is left."""
+        return tuple(self.operator.image_shape(tuple(self.scan.data.shape[1:])))
+
     def measure(self, number: int) -> Measurement:
         """One slice as a measurement in the model's units."""
         y = torch.from_numpy(np.ascontiguousarray(self.scan.data[number]))[None]
+        if isinstance(self.operator, Sense):
+            # Black is zero; and every slice has maps of its own.
+            own = self.operator.select(torch.tensor([number]))
+            return Measurement(self.units.gain * y, own, self.noise_std)
         blank = torch.ones(self.operator.image_shape(tuple(y.shape[1:])))[None]
         gain = self.units.gain * self.white
         shifted = gain * y + self.units.offset * self.operator.forward(blank)
         return Measurement(shifted, self.operator, self.noise_std)
+
+    def to_file(self, images: Tensor, number: int) -> np.ndarray:
+        """Images of a slice (..., H, W) in the file's units."""
+        return self.units.to_file(self.weigh(images, number))
+
+    def to_file_size(self, std: Tensor, number: int) -> np.ndarray:
+        """Sizes (standard deviations) of a slice in the file's units."""
+        return self.units.to_file_size(self.weigh(std, number))
+
+    def weigh(self, images: Tensor, number: int) -> Tensor:
+        """Images of a slice (..., H, W), each pixel as the file's coils together see it."""
+        if self.weights is None:
+            return images
+        return images * torch.from_numpy(self.weights[number]).to(images.device)
 
 
 def estimate_noise(scan: Scan) -> NoiseEstimate:
@@ -63,6 +94,8 @@ def estimate_noise(scan: Scan) -> NoiseEstimate:
     if scan.noise is not None:
         found = estimate_from_noise_scan(scan.noise)
         return found.estimate
+    if scan.kind == "k-space" and scan.data.shape[1] > 1:
+        return estimate_from_coils(scan.data, scan.mask).estimate
     if scan.kind == "k-space":
         return estimate_from_k_space(scan.data, scan.mask)
     return estimate_from_image(scan.data, scan.mask)
@@ -74,18 +107,31 @@ def fit_scan(
     *,
     noise_std: float | None = None,
     operator: LinearOperator | None = None,
+    maps: Path | None = None,
+    cache: Path | None = None,
 ) -> Fitted:
     """Finds operator, units and noise level.
+
+    K-space goes to a model of complex images as coils see it, one or several.
 
     Args:
         scan: As it was read.
         model: What is to reconstruct it.
         noise_std: In the file's units; estimated when left out.
         operator: What it was measured with, if the file does not say.
+        maps: A file with what each coil sees; estimated from the scan when left out.
+        cache: A folder where estimated maps are kept.
     """
     check_noise(noise_std)
     if scan.kind == "k-space":
         scan = remove_oversampling(scan)
+    if scan.kind == "k-space" and model.config.data.phase and operator is None:
+        return _fit_coils(scan, model, noise_std, maps, cache)
+    if maps is not None:
+        raise UnfitError(
+            f"maps of coils are for k-space and models of complex images: {scan.path.name} holds "
+            f"{scan.kind}, {model.config.name} makes real images"
+        )
     if operator is None:
         operator = _choose_operator(scan, model)
     else:
@@ -106,6 +152,24 @@ def fit_scan(
     if scan.kind == "image" and find_range(scan) is not None:
         white = float(operator.forward(torch.ones(1, *model.shape)).max())
     return Fitted(scan, operator, noise, units, white)
+
+
+def _fit_coils(
+    scan: Scan, model: Model, noise_std: float | None, maps: Path | None, cache: Path | None
+) -> Fitted:
+    """K-space of one or several coils, for a model of complex images."""
+    slices, coils, rows, columns = scan.data.shape
+    check_size(model, (1, rows, columns), scan.path.name)
+    known = None if maps is None else read_maps(maps, (slices, coils, rows, columns))
+    found = receive(scan, noise_std=noise_std, maps=known, cache=cache)
+    back = torch.cat(
+        [
+            found.operator.select(torch.tensor([number])).adjoint(torch.from_numpy(one)[None])
+            for number, one in enumerate(found.scan.data)
+        ]
+    )
+    units = choose_units(found.scan, model, back.abs(), found.noise.std)
+    return Fitted(found.scan, found.operator, found.noise, units, weights=found.weights)
 
 
 def check_noise(noise_std: float | None) -> None:
@@ -169,18 +233,13 @@ def _read_operator(scan: Scan, model: Model) -> LinearOperator | None:
         read = f" (read as: {scan.facts['read as']})" if "read as" in scan.facts else ""
         raise UnfitError(
             f"{scan.path.name} has {scan.data.shape[1]} coils and {model.config.name} takes "
-            f"one: there is no model of several coils yet{read}"
+            f"one: choose a model of complex images{read}"
         )
     return FourierMask(mask, real=True)
 
 
 def _check_shape(scan: Scan, model: Model, operator: LinearOperator) -> None:
-    shape = operator.image_shape(tuple(scan.data.shape[1:]))
-    if tuple(shape) != tuple(model.shape):
-        raise UnfitError(
-            f"{scan.path.name} is of images {'x'.join(map(str, shape))} and {model.config.name} "
-            f"makes {'x'.join(map(str, model.shape))}: crop or resample, or choose another model"
-        )
+    check_size(model, operator.image_shape(tuple(scan.data.shape[1:])), scan.path.name)
 
 
 def _check_phase(scan: Scan, model: Model) -> None:
@@ -191,11 +250,12 @@ def _check_phase(scan: Scan, model: Model) -> None:
     if math.isnan(angle):
         raise UnfitError(
             f"the image of {scan.path.name} has a phase that varies, and {model.config.name} makes "
-            "real images: there is no model of complex images yet"
+            "real images: choose a model of complex images"
         )
     raise UnfitError(
         f"the image of {scan.path.name} has a phase of {math.degrees(angle):.1f} degrees, and "
-        f"{model.config.name} makes real images: multiply the k-space by exp({-angle:.5g}j)"
+        f"{model.config.name} makes real images: choose a model of complex ones, or multiply the "
+        f"k-space by exp({-angle:.5g}j)"
     )
 
 

@@ -28,9 +28,10 @@ from bcdm.reconstruction.drawing import (
     draw_preview,
     is_memory,
 )
-from bcdm.reconstruction.posterior import Posterior
+from bcdm.reconstruction.posterior import Posterior, as_shown
 from bcdm.reconstruction.provenance import NOISE
 from bcdm.trust import Light, Trust, UnfitError, find_unfamiliar
+from bcdm.trust.matching import fits_size
 
 __all__ = ["LEVEL", "Outcome", "Plan", "RefusedError", "Status", "reconstruct_items"]
 
@@ -78,7 +79,7 @@ class Plan(Sampling):
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What became of an item. Images are (C, H, W) in the model's units.
+    """What became of an item. Images are (C, H, W) in the model's units, magnitudes if complex.
 
     Attributes:
         id: That of the item.
@@ -92,7 +93,7 @@ class Outcome:
         low: The lower end of each pixel's interval of `LEVEL`.
         high: The upper end.
         preview: The mean by one network call.
-        samples: (S, C, H, W), if the plan keeps them.
+        samples: (S, C, H, W), if the plan keeps them; complex where images are.
     """
 
     id: str
@@ -176,7 +177,7 @@ def _prepare(
     measurement = given if isinstance(given, Measurement) else given()
     if len(measurement.y) != 1:
         raise ShapeError(f"an item is one measurement, not {len(measurement.y)}")
-    if measurement.image.shape != tuple(model.shape):
+    if not fits_size(model, measurement.image.shape):
         raise ShapeError(
             f"images of {measurement.image.shape}, but {model.config.name} is for those of "
             f"{tuple(model.shape)}"
@@ -203,11 +204,11 @@ def _conclude(model: Model, item: Item, images: Sequence[Tensor], plan: Plan) ->
             item.id,
             "done",
             trust=card,
-            mean=posterior.mean[0],
+            mean=posterior.image[0],
             std=posterior.std[0],
             low=low[0],
             high=high[0],
-            preview=preview[0],
+            preview=as_shown(preview[0]),
             samples=samples if plan.keep else None,
         )
     except Exception as error:

@@ -22,12 +22,20 @@ from bcdm.reconstruction.drawing import CALLS, Drawer, Drawn, Item, Sampling
 from bcdm.reconstruction.features import Support, find_support
 from bcdm.trust import Trust, assess
 
-__all__ = ["CALLS", "Posterior", "reconstruct"]
+__all__ = ["CALLS", "Posterior", "as_shown", "reconstruct"]
+
+
+def as_shown(images: Tensor) -> Tensor:
+    """Images as they are looked at: complex ones by their magnitude."""
+    return images.abs() if images.is_complex() else images
 
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
     """What is known of the images behind a batch of measurements.
+
+    Of complex images, `mean` and `samples` are complex; everything that is said of pixels (`image`,
+    `std`, quantiles, intervals, features) is of their magnitudes.
 
     Attributes:
         model: What made it.
@@ -46,6 +54,16 @@ class Posterior:
         """The average of the samples, (B, C, H, W): the best estimate of the image."""
         return self.samples.mean(0)
 
+    @property
+    def values(self) -> Tensor:
+        """The samples as they are looked at, real (S, B, C, H, W)."""
+        return as_shown(self.samples)
+
+    @cached_property
+    def image(self) -> Tensor:
+        """The average of `values`, real (B, C, H, W): the best estimate of what is looked at."""
+        return self.values.mean(0) if self.samples.is_complex() else self.mean
+
     @cached_property
     def trust(self) -> list[Trust]:
         """What speaks for each image of the batch and what against it."""
@@ -61,7 +79,7 @@ class Posterior:
         """The standard deviation of each pixel, (B, C, H, W)."""
         if len(self.samples) < 2:
             raise InputError("a standard deviation needs 2 samples or more")
-        return self.samples.std(0)
+        return self.values.std(0)
 
     @property
     def std_error(self) -> float:
@@ -72,8 +90,9 @@ class Posterior:
 
     def quantiles(self, levels: Sequence[float]) -> Tensor:
         """Of each pixel over the samples, (len(levels), B, C, H, W)."""
-        at = torch.tensor(levels, dtype=self.samples.dtype, device=self.samples.device)
-        return torch.quantile(self.samples, at, dim=0)
+        values = self.values
+        at = torch.tensor(levels, dtype=values.dtype, device=values.device)
+        return torch.quantile(values, at, dim=0)
 
     def interval(self, level: float = 0.9, *, calibrated: bool = True) -> tuple[Tensor, Tensor]:
         """The central interval of each pixel that should hold the truth with probability `level`.
@@ -86,11 +105,13 @@ class Posterior:
             calibrated: Widens or narrows it as the model's calibration asks, if it has one;
                 False is what the samples alone say.
         """
-        low, high = find_interval(self.samples, level)
+        low, high = find_interval(self.values, level)
         if calibrated:
-            factors = find_factors(self.model, level, self.samples.mean(0))
+            factors = find_factors(self.model, level, self.image)
             middle, half = (low + high) / 2, factors * (high - low) / 2
             low, high = middle - half, middle + half
+            if self.samples.is_complex():
+                low = low.clamp_min(0)
         return low, high
 
     def support(self, region: Tensor, *, number: int = 0, margin: int = 3) -> Support:
@@ -104,7 +125,7 @@ class Posterior:
         if not 0 <= number < len(self.preview):
             raise InputError(f"there is no image {number}: the last one is {len(self.preview) - 1}")
         factors = find_region_factors(self.model)
-        return find_support(self.samples[:, number], region, margin, factors)
+        return find_support(self.values[:, number], region, margin, factors)
 
     def save(self, path: str | Path) -> None:
         """Writes mean, standard deviation, interval, samples and preview to an .npz file."""

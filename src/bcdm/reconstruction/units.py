@@ -34,8 +34,8 @@ class Units:
 
     def to_file(self, x: Tensor) -> np.ndarray:
         """Images of the model in the file's units."""
-        restored: np.ndarray = ((x - self.offset) / self.gain).cpu().float().numpy()
-        return restored
+        restored: np.ndarray = ((x - self.offset) / self.gain).cpu().numpy()
+        return restored.astype(np.complex64 if x.is_complex() else np.float32, copy=False)
 
     def to_file_size(self, std: Tensor) -> np.ndarray:
         """Sizes (standard deviations) of the model in the file's units."""

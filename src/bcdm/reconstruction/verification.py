@@ -146,6 +146,9 @@ def _check_sample(folder: Path, stored: dict[str, Any], model: Model) -> list[Ve
     if not all(one.right for one in verdicts):
         return verdicts
     settings = stored["settings"]
+    if (operator.batch or 1) > 1:
+        # Coils have other maps in every slice.
+        operator = operator.select(torch.tensor([0]))
     measurement = Measurement(torch.from_numpy(y[:1]), operator, std)
     scheme = settings.get("noise")
     if scheme not in (None, NOISE):

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from bcdm.checkpoint.calibration import LocalFactors
 from bcdm.evaluation.signal import OBJECT, find_signal
-from bcdm.reconstruction.posterior import Posterior
+from bcdm.reconstruction.posterior import Posterior, as_shown
 
 __all__ = ["exceed", "fit_factor", "fit_widths"]
 
@@ -36,7 +36,7 @@ def fit_widths(
     edges = torch.tensor(EDGES)
     for posterior, truth in known:
         black = posterior.model.config.data.value_range[0]
-        signal = find_signal(posterior.samples.mean(0), black).expand_as(truth)
+        signal = find_signal(posterior.image, black).expand(truth.shape)
         bins.append(torch.bucketize(signal.float(), edges, right=True).flatten())
         for level in levels:
             ratios[level].append(exceed(posterior, truth, level))
@@ -53,7 +53,7 @@ def exceed(posterior: Posterior, truth: Tensor, level: float) -> Tensor:
     """How far the truth is from the middle of its interval, in half widths, for every pixel."""
     low, high = posterior.interval(level, calibrated=False)
     width = (high - low).clamp_min(1e-12) / 2
-    return ((truth - (low + high) / 2).abs() / width).flatten().float()
+    return ((as_shown(truth) - (low + high) / 2).abs() / width).flatten().float()
 
 
 def fit_factor(ratios: Tensor, level: float) -> float:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from bcdm.trust.card import Check, Judgement, Light, Trust
 
 __all__ = [
     "Array",
+    "Aside",
     "Check",
     "Curve",
     "Gap",
@@ -33,6 +34,22 @@ class Interval(NamedTuple):
     low: Array
     high: Array
     level: float
+
+
+class Aside(NamedTuple):
+    """A picture that is shown on demand.
+
+    Attributes:
+        name: What it shows.
+        note: What it means, in a sentence.
+        picture: (h, w).
+        kind: "grey" from its least to its largest value, "phase" in radian from -pi to pi.
+    """
+
+    name: str
+    note: str
+    picture: Array
+    kind: Literal["grey", "phase"] = "grey"
 
 
 class Quality(NamedTuple):
@@ -81,6 +98,9 @@ class Slice:
         quality: Beside the reference.
         trust: Its own card.
         left_out: Whether it is missing in the files of images.
+        linear_std: The standard deviation of the linear estimate: noise as coils and mask amplify
+            it.
+        asides: Pictures that are shown on demand.
     """
 
     name: str
@@ -95,12 +115,14 @@ class Slice:
     quality: Quality | None = None
     trust: Trust | None = None
     left_out: bool = False
+    linear_std: Array | None = None
+    asides: tuple[Aside, ...] = ()
 
     def __post_init__(self) -> None:
         shape = np.shape(self.mean)
         if len(shape) not in (2, 3) or shape[2:] not in ((), (3,)) or 0 in shape:
             raise ShapeError(f"{self.name}: mean must be (H, W) or (H, W, 3), got {shape}")
-        for name in ("linear", "mean", "std", "reference"):
+        for name in ("linear", "mean", "std", "reference", "linear_std"):
             self._check(name, getattr(self, name), shape)
         count = 0 if np.ndim(self.samples) == 0 else len(self.samples)
         if count == 0:
@@ -113,6 +135,8 @@ class Slice:
             if np.ndim(self.operator) != 2 or np.size(self.operator) == 0:
                 raise ShapeError(f"{self.name}: operator must be a picture (h, w)")
             self._check("operator", self.operator, np.shape(self.operator))
+        for aside in self.asides:
+            self._check(aside.name, aside.picture, np.shape(aside.picture))
         if np.min(self.std) < 0:
             raise InputError(f"{self.name}: std must not be negative")
 

@@ -15,7 +15,7 @@ from bcdm import __version__
 from bcdm.files import write_text
 from bcdm.report.content import Check, Curve, Judgement, Light, Report, Slice, Trust
 from bcdm.report.curves import lay_out
-from bcdm.report.pictures import plot_deviation_scale
+from bcdm.report.pictures import plot_deviation_scale, plot_phase_scale
 from bcdm.report.slices import (
     Section,
     find_largest_deviation,
@@ -73,6 +73,7 @@ def render_report(report: Report) -> str:
         style=read_markup("report.css"),
         dark_style=read_markup("dark.css"),
         deviation_scale=plot_deviation_scale(),
+        phase_scale=plot_phase_scale() if any(one.asides for one in report.images) else "",
         script=script,
         script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
@@ -88,5 +89,6 @@ def _lay_out(report: Report) -> list[Section]:
 
 def _count(section: Section) -> int:
     """The characters of a slice in the page without its samples, about."""
-    pictures = sum(panel.size for panel in section.panels if "samples" not in panel.kind)
+    panels = (*section.panels, *section.asides)
+    pictures = sum(panel.size for panel in panels if "samples" not in panel.kind)
     return pictures + len(json.dumps(section.packed)) + _WORDS_OF_SLICE

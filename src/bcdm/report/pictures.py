@@ -15,8 +15,10 @@ __all__ = [
     "deviation_scale",
     "encode_png",
     "pack_values",
+    "phase_scale",
     "picture",
     "plot_deviation_scale",
+    "plot_phase_scale",
     "scale_to_bytes",
 ]
 
@@ -58,6 +60,21 @@ def deviation_scale(levels: int = 256) -> Bytes:
     scale = _oklab_to_bytes(np.stack([np.interp(places, length, axis) for axis in path.T], 1))
     scale.flags.writeable = False  # it is shared by all who ask
     return scale
+
+
+@cache
+def phase_scale(levels: int = 256) -> Bytes:
+    """Colours (levels, 3) around the circle, as light everywhere: both ends are the same angle."""
+    turn = np.linspace(0, 2 * np.pi, levels)
+    lab = np.stack([np.full(levels, 0.7), 0.11 * np.cos(turn), 0.11 * np.sin(turn)], 1)
+    scale = _oklab_to_bytes(lab)
+    scale.flags.writeable = False
+    return scale
+
+
+def plot_phase_scale() -> str:
+    """The scale of phases as the address of a picture, one pixel high."""
+    return picture(np.arange(256, dtype=np.uint8)[None], phase_scale())
 
 
 def plot_deviation_scale() -> str:

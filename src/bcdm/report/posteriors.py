@@ -3,18 +3,21 @@
 It shows what was drawn: nothing here calls a network or a sampler.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from bcdm.errors import InputError, ShapeError
 from bcdm.evaluation import describe_ssim, psnr, ssim
-from bcdm.reconstruction.posterior import Posterior
+from bcdm.reconstruction.amplification import estimate_linear_std
+from bcdm.reconstruction.posterior import Posterior, as_shown
 from bcdm.reconstruction.units import Units
-from bcdm.report.content import Gap, Interval, Quality, Report, Slice
+from bcdm.report.coils import make_asides
+from bcdm.report.content import Array, Gap, Interval, Quality, Report, Slice
 from bcdm.report.diagnostics import make_coverage, make_residuals
 from bcdm.report.facts import Facts, describe_posterior
 from bcdm.report.figures import plot_figure
@@ -41,6 +44,7 @@ def make_report(
     truth: Tensor | None = None,
     features: Facts = (),
     left_out: Collection[int] = (),
+    weights: Array | None = None,
 ) -> Report:
     """Gathers everything about some slices.
 
@@ -55,6 +59,7 @@ def make_report(
         truth: The images behind the data, (slices, C, H, W) in the model's units, if simulated.
         features: Regions, and what the samples say of them.
         left_out: Numbers of slices that are missing in the files of images.
+        weights: What images are multiplied by to be those of the file's coils, (slices, H, W).
     """
     units = units or Units()
     model = posteriors[0].model
@@ -66,6 +71,7 @@ def make_report(
             units,
             truth=None if truth is None else truth[number : number + 1],
             left_out=number in left_out,
+            weight=None if weights is None else torch.from_numpy(weights[number]),
         )
         for number, (one, card) in enumerate(zip(posteriors, cards, strict=True))
     )
@@ -109,13 +115,14 @@ def plot_posterior(
         raise InputError(f"there is no image {number}: the batch holds {len(posterior.mean)}")
     if not 0 <= samples <= len(posterior.samples):
         raise InputError(f"{samples} samples cannot be shown: there are {len(posterior.samples)}")
-    linear, mean = posterior.linear[number], posterior.mean[number]
+    linear, mean = as_shown(posterior.linear[number]), posterior.image[number]
     images = {"linear estimate": linear, "posterior mean": mean}
-    images |= {f"sample {k + 1}": posterior.samples[k, number] for k in range(samples)}
+    images |= {f"sample {k + 1}": posterior.values[k, number] for k in range(samples)}
     sizes = {"standard deviation": posterior.std[number].mean(0)}
     if truth is not None:
-        images = {"reference": truth[number]} | images
-        sizes["error of the mean"] = (mean - truth[number]).abs().mean(0)
+        reference = as_shown(truth[number])
+        images = {"reference": reference} | images
+        sizes["error of the mean"] = (mean - reference).abs().mean(0)
     plot_figure(
         path,
         {name: arrange(image.cpu().float().numpy()) for name, image in images.items()},
@@ -132,36 +139,54 @@ def _make_slice(
     *,
     truth: Tensor | None,
     left_out: bool,
+    weight: Tensor | None = None,
 ) -> Slice | Gap:
     """One image and what is known of it; a gap where its numbers are not finite."""
     name, samples = f"slice {number}", posterior.samples
+
+    def show(images: Tensor) -> Array:
+        """Images (..., C, H, W) in the units of the file."""
+        shown = as_shown(images)
+        return units.to_file(shown if weight is None else shown * weight)
+
+    def show_size(sizes: Tensor) -> Array:
+        return arrange(units.to_file_size(sizes if weight is None else sizes * weight)[0])
+
     if not bool(samples.isfinite().all() and posterior.linear.isfinite().all()):
         return Gap(name, "its numbers are not finite.", card)
     picture, label = sketch(posterior.measurement.operator)
     return Slice(
         name=name,
-        linear=arrange(units.to_file(posterior.linear)[0]),
-        mean=arrange(units.to_file(posterior.mean)[0]),
-        std=arrange(units.to_file_size(posterior.std)[0]),
-        samples=np.stack([arrange(one) for one in units.to_file(samples[:, 0])]),
-        interval=_make_interval(posterior, units),
+        linear=arrange(show(posterior.linear)[0]),
+        mean=arrange(show(posterior.image)[0]),
+        std=show_size(posterior.std),
+        samples=np.stack([arrange(one) for one in show(samples[:, 0])]),
+        interval=_make_interval(posterior, show),
         operator=picture,
         operator_label=label,
-        reference=None if truth is None else arrange(units.to_file(truth)[0]),
+        reference=None if truth is None else arrange(show(truth)[0]),
         quality=None if truth is None else _compare(posterior, truth),
         trust=card,
         left_out=left_out,
+        linear_std=show_size(_find_linear_std(posterior)) if samples.is_complex() else None,
+        asides=make_asides(posterior),
     )
+
+
+def _find_linear_std(posterior: Posterior) -> Tensor:
+    prior_std = posterior.model.config.parameterisation.prior_std
+    return estimate_linear_std(posterior.measurement, prior_std)
 
 
 def _compare(posterior: Posterior, truth: Tensor) -> Quality:
     """PSNR and SSIM of the images shown, over the range of the model."""
     low, high = posterior.model.config.data.value_range
     shown = {
-        "Linear estimate": posterior.linear,
-        "Posterior mean": posterior.mean,
-        "Sample 1": posterior.samples[0],
+        "Linear estimate": as_shown(posterior.linear),
+        "Posterior mean": posterior.image,
+        "Sample 1": posterior.values[0],
     }
+    truth = as_shown(truth)
     rows = []
     for name, image in shown.items():
         near = float(psnr(image, truth, data_range=high - low))
@@ -186,10 +211,10 @@ def _choose_window(slices: Sequence[Slice | Gap]) -> tuple[float, float]:
     return low, high if high > low else low + 1
 
 
-def _make_interval(posterior: Posterior, units: Units) -> Interval | None:
+def _make_interval(posterior: Posterior, show: Callable[[Tensor], Array]) -> Interval | None:
     """The interval of each pixel; None where there are too few samples for it."""
     count = len(posterior.samples)
     if (count - 1) / (count + 1) < LEVEL:
         return None
-    low, high = (arrange(units.to_file(end)[0]) for end in posterior.interval(LEVEL))
+    low, high = (arrange(show(end)[0]) for end in posterior.interval(LEVEL))
     return Interval(low, high, LEVEL)

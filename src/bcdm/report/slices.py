@@ -7,8 +7,14 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from bcdm.report.axes import format_number, round_up
-from bcdm.report.content import Array, Gap, Report, Slice
-from bcdm.report.pictures import deviation_scale, pack_values, picture, scale_to_bytes
+from bcdm.report.content import Array, Aside, Gap, Report, Slice
+from bcdm.report.pictures import (
+    deviation_scale,
+    pack_values,
+    phase_scale,
+    picture,
+    scale_to_bytes,
+)
 
 __all__ = ["Panel", "Section", "find_largest_deviation", "lay_out_slice", "leave_out_samples"]
 
@@ -16,7 +22,7 @@ __all__ = ["Panel", "Section", "find_largest_deviation", "lay_out_slice", "leave
 class Scale(NamedTuple):
     """The bar below a picture: its colours, and the numbers at its ends and its middle."""
 
-    kind: Literal["grey", "deviation"]
+    kind: Literal["grey", "deviation", "phase"]
     ticks: tuple[str, str, str]
 
 
@@ -58,11 +64,13 @@ class Section:
         content: The slice or gap.
         panels: On two scales; a gap has none.
         packed: The values behind them, for the readout.
+        asides: Panels that are shown on demand.
     """
 
     content: Slice | Gap
     panels: tuple[Panel, ...] = ()
     packed: Mapping[str, Any] | None = None
+    asides: tuple[Panel, ...] = ()
 
 
 def find_largest_deviation(report: Report) -> float:
@@ -96,6 +104,9 @@ def lay_out_slice(report: Report, one: Slice | Gap, largest: float) -> Section:
         ),
         _plot_samples(report, one.samples),
     ]
+    if one.linear_std is not None:
+        note = "That of a linear estimate: noise as coils and mask amplify it, without the network."
+        panels.insert(3, _plot_sizes(report, "Noise amplification", note, one.linear_std, largest))
     if one.interval is not None:
         panels += _plot_interval(report, one.interval.low, one.interval.high, one.interval.level)
     if one.operator is not None:
@@ -107,7 +118,7 @@ def lay_out_slice(report: Report, one: Slice | Gap, largest: float) -> Section:
             _plot(report, "Reference", "The image the data were simulated from.", one.reference),
             _plot_sizes(report, "Error", note, error, largest),
         ]
-    return Section(one, tuple(panels), _pack(one))
+    return Section(one, tuple(panels), _pack(one), tuple(map(_plot_aside, one.asides)))
 
 
 def leave_out_samples(sections: Sequence[Section], room: int) -> list[Section]:
@@ -202,6 +213,19 @@ def _plot_operator(operator: Array, label: str) -> Panel:
     rows, columns = operator.shape
     scale, note = _make_scale("grey", (low, high)), "How the data were taken."
     return Panel(label, "", note, "operator", rows, columns, ((address, label),), scale)
+
+
+def _plot_aside(one: Aside) -> Panel:
+    rows, columns = one.picture.shape
+    if one.kind == "phase":
+        shown = scale_to_bytes(one.picture, -np.pi, np.pi)
+        address = picture(shown, phase_scale())
+        scale = Scale("phase", ("\N{MINUS SIGN}180\N{DEGREE SIGN}", "0", "180\N{DEGREE SIGN}"))
+    else:
+        low, high = float(one.picture.min()), float(one.picture.max())
+        address = picture(scale_to_bytes(one.picture, low, high if high > low else low + 1))
+        scale = _make_scale("grey", (low, high))
+    return Panel(one.name, "", one.note, "aside", rows, columns, ((address, one.name),), scale)
 
 
 def _make_scale(

@@ -11,7 +11,7 @@ from bcdm.checkpoint import Model
 from bcdm.diffusion import posterior_mean
 from bcdm.identity import identify
 from bcdm.measurement import Measurement
-from bcdm.operators import FourierMask, LinearOperator, PixelMask
+from bcdm.operators import FourierMask, LinearOperator, PixelMask, Sense
 
 __all__ = ["hold_out", "score_held_out"]
 
@@ -41,12 +41,19 @@ def _(operator: FourierMask, seed: int = 0) -> tuple[LinearOperator, Tensor]:
     return _leave_out(operator, np.fft.fftshift(drawn) if operator.centered else drawn)
 
 
+@hold_out.register
+def _(operator: Sense, seed: int = 0) -> tuple[LinearOperator, Tensor]:
+    drawn = _draw(operator.mask, seed)
+    drawn[0, 0] = False
+    return _leave_out(operator, np.fft.fftshift(drawn) if operator.centered else drawn)
+
+
 def _draw(mask: Tensor, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).random(tuple(mask.shape[-2:])) < HELD
 
 
 def _leave_out(
-    operator: FourierMask | PixelMask, drawn: np.ndarray
+    operator: FourierMask | PixelMask | Sense, drawn: np.ndarray
 ) -> tuple[LinearOperator, Tensor]:
     mask = operator.mask
     held = mask.to(torch.bool) & torch.from_numpy(drawn.copy()).to(mask.device)

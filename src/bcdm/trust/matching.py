@@ -7,7 +7,15 @@ from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.operators import LinearOperator
 
-__all__ = ["NOISE_FACTOR", "UnfitError", "check_operator", "find_unfamiliar", "is_near"]
+__all__ = [
+    "NOISE_FACTOR",
+    "UnfitError",
+    "check_operator",
+    "check_size",
+    "find_unfamiliar",
+    "fits_size",
+    "is_near",
+]
 
 NOISE_FACTOR = 1.5  # between noise levels that count as the same
 _ROUNDING = 1e-4
@@ -32,6 +40,29 @@ def find_unfamiliar(model: Model, measurement: Measurement) -> list[str]:
         except UnfitError as error:
             reasons.append(str(error))
     return reasons
+
+
+def check_size(model: Model, shape: tuple[int, ...], name: str = "the measurement") -> None:
+    """Refuses images of another size than a model makes, unless it makes any.
+
+    Args:
+        model: The model.
+        shape: Channels, rows and columns.
+        name: Of what has the shape.
+    """
+    if fits_size(model, shape):
+        return
+    raise UnfitError(
+        f"{name} is of images {'x'.join(map(str, shape))} and {model.config.name} makes "
+        f"{'x'.join(map(str, model.shape))}: crop or resample, or choose another model"
+    )
+
+
+def fits_size(model: Model, shape: tuple[int, ...]) -> bool:
+    """Whether a model makes images (C, H, W); one with a scope makes other sizes, too."""
+    own = tuple(model.shape)
+    other = model.config.scope is not None and len(shape) == len(own) and shape[:1] == own[:1]
+    return tuple(shape) == own or other
 
 
 def check_operator(operator: LinearOperator, model: Model) -> None:

@@ -19,8 +19,13 @@ from bcdm.errors import InputError
 from bcdm.evaluation import chi_square
 from bcdm.evaluation.signal import find_brightness
 from bcdm.measurement import Measurement
-from bcdm.noise import NoiseEstimate, estimate_from_image, estimate_from_k_space
-from bcdm.operators import FourierMask, LinearOperator, PixelMask
+from bcdm.noise import (
+    NoiseEstimate,
+    estimate_from_coils,
+    estimate_from_image,
+    estimate_from_k_space,
+)
+from bcdm.operators import FourierMask, LinearOperator, PixelMask, Sense
 from bcdm.trust.heldout import score_held_out
 from bcdm.trust.looks import look
 
@@ -106,3 +111,11 @@ def _(operator: PixelMask, y: np.ndarray) -> NoiseEstimate:
 def _(operator: FourierMask, y: np.ndarray) -> NoiseEstimate:
     mask = operator.mask.cpu().numpy() != 0
     return estimate_from_k_space(y, mask.reshape(-1, *mask.shape[-2:])[0])
+
+
+@_estimate_noise.register
+def _(operator: Sense, y: np.ndarray) -> NoiseEstimate:
+    mask = operator.mask.cpu().numpy()
+    # In a batch, measurements of fewer coils than others have dark ones.
+    y = y[:, y.any((0, 2, 3))]
+    return estimate_from_coils(y, mask.reshape(-1, *mask.shape[-2:])[0]).estimate

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from bcdm.checkpoint import Model
 from bcdm.checkpoint.calibration import Calibration
+from bcdm.checkpoint.settings import ScopeConfig
 from bcdm.measurement import Measurement
 from bcdm.trust.card import Check, Judgement, Light, Trust
 from bcdm.trust.matching import find_unfamiliar, is_near
@@ -76,6 +77,7 @@ def assess(model: Model, measurement: Measurement, preview: Tensor, samples: Ten
         more = [] if calibration is None else _judge(calibration, scores)
         more += [] if calibration is None else _name_missing(calibration)
         more += _judge_noise(model.config.noise_std, float(levels[number]))
+        more += _judge_size(model.config.scope, tuple(preview.shape[-2:]))
         reason = unfamiliar[number]
         family = [Check("family", "outside", "bad", reason)] if reason else []
         cards.append(
@@ -106,6 +108,15 @@ def _judge_noise(trained: float | tuple[float, float], std: float) -> list[Check
     value = f"{std:.3g} instead of {trained:.3g}, in the model's units"
     reason = "the noise is not as strong as in training: intervals may be too narrow or too wide"
     return [Check("noise of training", value, "doubtful", reason)]
+
+
+def _judge_size(scope: ScopeConfig | None, size: tuple[int, ...]) -> list[Check]:
+    """A doubt where a model of any size is given one that it was not trained for."""
+    if scope is None or scope.sides[0] <= min(size) <= max(size) <= scope.sides[1]:
+        return []
+    low, high = scope.sides
+    value = f"{size[0]} x {size[1]} pixels, sides of training {low} to {high}"
+    return [Check("size", value, "doubtful", "images of this size are none of training")]
 
 
 def _judge_residual(reduced: float, p_value: float) -> Check:
