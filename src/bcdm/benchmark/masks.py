@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bcdm.assessment.records import Column, Record
 from bcdm.assessment.statistics import bootstrap
-from bcdm.checkpoint import load
+from bcdm.checkpoint import Model, load
 from bcdm.checkpoint.building import build_problems
 from bcdm.checkpoint.settings import load_config
 from bcdm.errors import InputError
@@ -24,7 +24,7 @@ from bcdm.operators import FourierMask
 from bcdm.problems import DrawnProblems, Familiarity
 from bcdm.problems.families import KSpace
 
-__all__ = ["COLUMNS", "KEYS", "draw_coin_lines", "run"]
+__all__ = ["COLUMNS", "KEYS", "draw_coin_lines", "find_family", "judge_masks", "list_bad", "run"]
 
 KEYS = ("masks",)
 COLUMNS = (Column("accepted", "fraction of masks accepted"),)
@@ -47,15 +47,13 @@ def run(
     """
     judge = _open_gate(model)
     size = judge.problems.size
-    family = next((f for f in judge.problems.families if isinstance(f, KSpace)), None)
-    if family is None:
-        raise InputError(f"{model} was trained for no k-space masks")
+    family = _find_k_space(judge, model)
     own = {name: (partial(_draw_own, family, name, size), ">= 0.95") for name in family.patterns}
     records = []
-    kinds = own | _list_others(family, size) | _list_bad(family, size)
+    kinds = own | _list_others(family, size) | list_bad(family, size)
     for number, (name, (draw, required)) in enumerate(kinds.items()):
         masks = torch.stack([draw(np.random.default_rng([seed, number, k])) for k in range(draws)])
-        taken = _judge(judge, masks, math.sqrt(math.prod(judge.problems.noise_std)))
+        taken = judge_masks(judge, masks, math.sqrt(math.prod(judge.problems.noise_std)))
         case: dict[str, object] = {"model": model, "masks": name, "draws": draws}
         value = float(taken.mean())
         report(f"{name}: {value:.1%} of {draws} accepted")
@@ -64,6 +62,20 @@ def run(
             Record("fraction of masks accepted", case, value, "", interval, required, seed, command)
         )
     return records
+
+
+def find_family(model: Model) -> KSpace:
+    """The k-space masks that a model was trained for."""
+    if model.familiarity is None:
+        raise InputError(f"{model.config.name} was trained for one operator, not for a family")
+    return _find_k_space(model.familiarity, model.config.name)
+
+
+def _find_k_space(judge: Familiarity, name: str) -> KSpace:
+    family = next((f for f in judge.problems.families if isinstance(f, KSpace)), None)
+    if family is None:
+        raise InputError(f"{name} was trained for no k-space masks")
+    return family
 
 
 def draw_coin_lines(
@@ -98,7 +110,7 @@ def _list_others(family: KSpace, size: tuple[int, int]) -> dict[str, tuple[Draw,
     }
 
 
-def _list_bad(family: KSpace, size: tuple[int, int]) -> dict[str, tuple[Draw, str | None]]:
+def list_bad(family: KSpace, size: tuple[int, int]) -> dict[str, tuple[Draw, str | None]]:
     """Masks that no network could make a good image of."""
 
     def leave_out_middle(pattern: str, rng: np.random.Generator) -> Tensor:
@@ -128,7 +140,8 @@ def _draw_own(
     return family.draw_pattern(pattern, size, math.exp(rng.uniform(low, high)), rng)
 
 
-def _judge(judge: Familiarity, masks: Tensor, noise_std: float) -> np.ndarray:
+def judge_masks(judge: Familiarity, masks: Tensor, noise_std: float) -> np.ndarray:
+    """1 for each mask (N, H, W) that is accepted, else 0."""
     operator = FourierMask(masks[:, None], real=True)
     blank = torch.zeros(len(masks), 1, *judge.problems.size)
     verdicts = judge.judge(Measurement(operator.forward(blank), operator, noise_std))

@@ -196,6 +196,35 @@ def masks(model: str, draws: int, path: Path | None) -> None:
 
 @benchmark.command()
 @click.argument("model")
+@click.option("--rival", help="Another model, on the same images and masks.")
+@data_option
+@click.option("--limit", default=24, show_default=True, help="Test subjects, one image each.")
+@click.option("--sampled", default=8, show_default=True, help="How many of them are sampled.")
+@click.option("--samples", default=8, show_default=True, help="Of each of these.")
+@click.option("--calls", default=8, show_default=True, help="Network calls per sample.")
+@work_option("runs/patterns")
+@records_option
+def patterns(
+    model: str,
+    rival: str | None,
+    data: Path | None,
+    limit: int,
+    sampled: int,
+    samples: int,
+    calls: int,
+    work: Path,
+    path: Path | None,
+) -> None:
+    """How well a model does by the kind of k-space mask, beside the linear estimate."""
+    from bcdm.benchmark import patterns as bench
+
+    exam = bench.Exam(limit, sampled, samples, calls)
+    records = bench.run(model, rival, data, work, name_command(), exam, report=say)
+    finish(records, path, bench.KEYS, bench.COLUMNS)
+
+
+@benchmark.command()
+@click.argument("model")
 @data_option
 @click.option("--limit", default=80, show_default=True, help="Test images of each defect.")
 @click.option("--intervals", default=60, show_default=True, help="Images for coverage.")

@@ -1,0 +1,49 @@
+"""Quality by the kind of mask, scaled down: every kind, both models, the linear estimate."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import yaml
+from click.testing import CliRunner
+
+from bcdm.commands import cli
+
+
+def test_a_tiny_comparison(tmp_path: Path) -> None:
+    split = np.array(["train"] * 8 + ["val"] * 4 + ["test"] * 6)
+    subject = np.array([f"s{k // 2}" for k in range(len(split))])
+    images = np.random.default_rng(0).integers(120, 200, (len(split), 16, 16), np.uint8)
+    np.savez(tmp_path / "images.npz", images=images, split=split, subject=subject)
+    member = {"kind": "k_space", "acceleration": [2, 8], "patterns": ["lines", "random_columns"]}
+    config = {
+        "name": "tiny",
+        "data": {"path": "images.npz", "channels": 1},
+        "operator": {"kind": "family", "members": [member]},
+        "noise_std": [0.01, 0.1],
+        "network": {"width": 8, "multipliers": [1], "blocks": 1, "attention": []},
+        "training": {"steps": 1, "batch": 4, "validation_images": 2},
+    }
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(config))
+    model = str(tmp_path / "run/model")
+    train = ["train", tmp_path / "tiny.yaml", "--data", tmp_path, "--out", tmp_path / "run"]
+    exam = ["benchmark", "patterns", model, "--rival", model, "--data", tmp_path, "--limit", 3]
+    exam += ["--sampled", 2, "--samples", 2, "--calls", 1]
+    exam += ["--work", tmp_path / "work", "--json", tmp_path / "r.json"]
+    for arguments in (train, exam):
+        done = CliRunner().invoke(cli, [str(a) for a in arguments])
+        assert done.exit_code == 0, done.output
+    rows = json.loads((tmp_path / "r.json").read_text())
+    kinds = {row["case"]["masks"] for row in rows}
+    assert {"poisson 8x", "random_columns 20x", "random_columns 4x without a middle"} <= kinds
+    for kind in kinds:
+        own = [row for row in rows if row["case"]["masks"] == kind]
+        assert {row["case"].get("model") for row in own} == {None, model, "linear estimate"}
+        # The rival is the model itself: no margin, whatever the numbers are.
+        margins = [row["value"] for row in own if row["name"] == "margin over the rival"]
+        assert margins == [0, 0, 0]
+        measured = [row["case"] for row in own if row["name"] in ("PSNR", "CRPS")]
+        counts = {case["estimate"]: case["images"] for case in measured}
+        assert counts == {"one-call mean": 3, "sample mean": 2, "samples": 2}
+    table = (tmp_path / "r.md").read_text()
+    assert "| poisson 8x | linear estimate |" in table
