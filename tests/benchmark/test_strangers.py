@@ -97,3 +97,10 @@ def test_cases_of_several_kinds_of_operators(tmp_path: Path) -> None:
         assert float(away.std()) == pytest.approx(float(one.std.mean()), rel=0.8)
     (inverted,) = {len(cases["grey levels are inverted"].subjects)}
     assert inverted == 12
+
+
+def test_other_contrasts_are_counted_together() -> None:
+    together = [one.name for one in STRANGERS if one.is_contrast]
+    assert [name.split(" ")[0] for name in together] == ["T2-weighted", "FLAIR"] * 2 + [
+        "T2-weighted"
+    ]

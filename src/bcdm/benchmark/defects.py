@@ -41,12 +41,14 @@ class Case:
         kind: "right" must not be flagged, "wrong" must be, "told" is only reported.
         make: Makes them; what the model is told of them is in them.
         subjects: Whose images they are.
+        group: Of cases that are also counted together; "": none.
     """
 
     name: str
     kind: str
     make: Callable[[], Batches]
     subjects: Sequence[str]
+    group: str = ""
 
 
 def list_cases(model: Model, data: Path | None, limit: int, seed: int) -> Iterator[Case]:
@@ -81,7 +83,8 @@ def list_cases(model: Model, data: Path | None, limit: int, seed: int) -> Iterat
     unscaled = partial(_forget_scale, model) if _is_k_space(model) else None
     for stranger, images, names in load_strangers(model, data, limit):
         kind = "wrong" if stranger.judged else "told"
-        yield Case(stranger.name, kind, partial(make, images, unscaled), names)
+        group = "another contrast, all sets together" if stranger.is_contrast else ""
+        yield Case(stranger.name, kind, partial(make, images, unscaled), names, group)
 
 
 def _list_k_space(

@@ -44,6 +44,11 @@ class Stranger:
     without: tuple[str, ...] = ()
     channels: int | None = 1
 
+    @property
+    def is_contrast(self) -> bool:
+        """Whether it is the same body part by another contrast, which must be noticed."""
+        return self.judged and self.name.startswith(("T2-weighted", "FLAIR"))
+
 
 STRANGERS = (
     Stranger("T2-weighted brains (openMS)", _OPENMS, "contrast", "T2W", without=_CHOSEN_ON),
