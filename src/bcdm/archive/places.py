@@ -18,6 +18,8 @@ __all__ = ["Folder", "ObjectStore", "Place", "is_remote", "open_place"]
 # What file systems without hard links answer.
 _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK)
 
+_RETRIES = 10
+
 
 class Place(Protocol):
     """Files by names with slashes; each is whole or not there."""
@@ -154,12 +156,9 @@ class ObjectStore:
     """A prefix of S3 or its like, by obstore. It has no locks: what is done twice is done alike."""
 
     def __init__(self, address: str) -> None:
-        from obstore.store import from_url
-
         self.address = address.rstrip("/")
-        self._options = _choose_options()
         try:
-            self._store = from_url(self.address, client_options=self._options)
+            self._store = _open(self.address)
         except Exception as error:
             raise InputError(f"{address} cannot be opened: {_line(error)}") from None
 
@@ -227,10 +226,9 @@ class ObjectStore:
 
     def open_store(self, folder: str) -> Any:
         """See `Place`."""
-        from obstore.store import from_url
         from zarr.storage import ObjectStore as ZarrStore
 
-        return ZarrStore(from_url(f"{self.address}/{folder}", client_options=self._options))
+        return ZarrStore(_open(f"{self.address}/{folder}".rstrip("/")))
 
     def settle(self, folder: str) -> None:
         """See `Place`; what a store has accepted stays."""
@@ -244,10 +242,17 @@ class ObjectStore:
         return nullcontext(None)
 
 
-def _choose_options() -> Any:
+def _open(address: str) -> Any:
+    from obstore.store import from_url
+
     # Plain HTTP is for servers on this machine or in a private network, and only where asked for.
     endpoint = os.environ.get("AWS_ENDPOINT_URL", os.environ.get("AWS_ENDPOINT", ""))
-    return {"allow_http": True} if endpoint.startswith("http://") else None
+    is_plain = endpoint.startswith("http://")
+    return from_url(
+        address,
+        client_options={"allow_http": True} if is_plain else None,
+        retry_config={"max_retries": _RETRIES},
+    )
 
 
 def _line(error: Exception) -> str:
