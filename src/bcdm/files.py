@@ -1,6 +1,7 @@
 """How no half-written file ever has a final name, and what a file holds in one number."""
 
 import hashlib
+import json
 import os
 import platform
 import re
@@ -11,7 +12,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bcdm.errors import InputError
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "count_bytes",
     "flush",
+    "hash_content",
     "hash_path",
     "remove_partial",
     "replacing",
@@ -86,6 +88,11 @@ def hash_path(path: Path) -> str:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     return digest.hexdigest()
+
+
+def hash_content(content: Mapping[str, Any]) -> str:
+    """SHA-256 of plain settings."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def count_bytes(path: Path) -> int:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from bcdm.archive.local import choose_part
+from bcdm.archive.shards import choose_part
 from bcdm.commands.entry import cli
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "archive"

@@ -3,6 +3,8 @@
 import csv
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import h5py
@@ -141,3 +143,10 @@ def test_export_refuses_what_is_not_finished(copied: Path, tmp_path: Path) -> No
         export(str(copied), tmp_path / "t", "csv")
     with pytest.raises(InputError, match="exists"):
         export(str(copied), copied, "csv")
+
+
+def test_who_hands_out_shards_needs_no_torch(finished: Job) -> None:
+    """So that status, and a command that finds all finished, cost next to nothing."""
+    code = "import sys; from bcdm.archive.status import summarise; from bcdm.archive import local\n"
+    code += "assert summarise(sys.argv[1]).is_finished; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code, finished.out], check=True)

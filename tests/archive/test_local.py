@@ -13,9 +13,10 @@ from tests.archive.killing import Killer
 
 from bcdm.archive.heads import begin
 from bcdm.archive.job import Job
-from bcdm.archive.local import choose_part, run_local
+from bcdm.archive.local import run_local
 from bcdm.archive.markers import Counts
 from bcdm.archive.progress import Tally
+from bcdm.archive.shards import choose_part
 from bcdm.errors import InputError, MachineError, ModelError
 
 WORKER = "bcdm.archive.local._Worker"
@@ -111,7 +112,8 @@ class Imagined:
 @pytest.fixture
 def imagined(job: Job, monkeypatch: pytest.MonkeyPatch) -> Tally:
     monkeypatch.setattr(WORKER, Imagined)
-    monkeypatch.setattr("bcdm.archive.local._PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("bcdm.archive.local._LISTEN_SECONDS", 0.01)
+    monkeypatch.setattr("bcdm.archive.shards._PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(Imagined, "script", {})
     return Tally(begin(job, print), 3, print)
 

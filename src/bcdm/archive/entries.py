@@ -1,16 +1,26 @@
-"""An item before it is a measurement: its name, where it is from, and how to make it one."""
+"""An item before it is a measurement: its name, where it is from, and how to make it one.
+
+Without torch, so that who hands out shards starts in no time.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from bcdm.checkpoint import Model
-from bcdm.measurement import Measurement
-from bcdm.operators import LinearOperator
-from bcdm.reconstruction.fitting import Fitted, fit_scan
 from bcdm.scans import Scan
 
-__all__ = ["Entry", "Fitter", "Source"]
+if TYPE_CHECKING:
+    from bcdm.measurement import Measurement
+    from bcdm.reconstruction.fitting import Fitted
+
+__all__ = ["Entry", "Fit", "Source", "fail"]
+
+
+class Fit(Protocol):
+    """Brings a scan to the model's units, as `bcdm reconstruct` does."""
+
+    def __call__(self, scan: Scan, noise_std: float | None = None) -> "Fitted":
+        """Fits one; a noise level of its own counts more than that of all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,32 +36,12 @@ class Entry:
 
     id: str
     name: str
-    fit: Callable[[], Fitted]
+    fit: "Callable[[], Fitted]"
     slice: int = 0
 
-    def measure(self) -> Measurement:
+    def measure(self) -> "Measurement":
         """The measurement, in the model's units."""
         return self.fit().measure(self.slice)
-
-
-class Fitter:
-    """Brings scans to a model's units, as `bcdm reconstruct` does.
-
-    Args:
-        model: What reconstructs.
-        operator: What all were measured with, if their files do not say.
-        noise_std: In the files' units; estimated when left out.
-    """
-
-    def __init__(
-        self, model: Model, operator: LinearOperator | None = None, noise_std: float | None = None
-    ) -> None:
-        self.model, self.operator, self.noise_std = model, operator, noise_std
-
-    def fit(self, scan: Scan, noise_std: float | None = None) -> Fitted:
-        """Fits one; a noise level of its own counts more than that of all."""
-        std = self.noise_std if noise_std is None else noise_std
-        return fit_scan(scan, self.model, noise_std=std, operator=self.operator)
 
 
 class Source(Protocol):
@@ -67,5 +57,14 @@ class Source(Protocol):
             How many shards there are, and how many items if that is known.
         """
 
-    def read(self, shard: int, fitter: Fitter) -> Iterator[Entry]:
+    def read(self, shard: int, fit: Fit) -> Iterator[Entry]:
         """The items of a shard, always in the same order."""
+
+
+def fail(error: Exception) -> "Callable[[], Fitted]":
+    """What an item that cannot be read has in the place of its fit."""
+
+    def fit() -> "Fitted":
+        raise error
+
+    return fit

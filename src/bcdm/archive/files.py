@@ -8,16 +8,18 @@ from contextlib import contextmanager
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bcdm.archive.entries import Entry, Fitter
+from bcdm.archive.entries import Entry, Fit, fail
 from bcdm.archive.listing import find_root, list_objects, walk
 from bcdm.archive.places import Place, is_remote, open_place
 from bcdm.errors import InputError, MachineError
 from bcdm.files import hash_path
-from bcdm.reconstruction.fitting import Fitted
 from bcdm.scans import Scan, read_scan
 from bcdm.text import printable
+
+if TYPE_CHECKING:
+    from bcdm.reconstruction.fitting import Fitted
 
 __all__ = ["Files"]
 
@@ -62,7 +64,7 @@ class Files:
             block, number = list(islice(names, each)), number + 1
         return number, None
 
-    def read(self, shard: int, fitter: Fitter) -> Iterator[Entry]:
+    def read(self, shard: int, fit: Fit) -> Iterator[Entry]:
         """See `Source`."""
         held = self._place.read(_name_list(shard))
         if held is None:
@@ -72,9 +74,9 @@ class Files:
             # Not a fault of each file: a disk that is gone would else fail an item after the other.
             raise MachineError(f"{root} is not there: mount it, and go on by the same command")
         for line in held.splitlines():
-            yield from self._read_file(root, json.loads(line), fitter)
+            yield from self._read_file(root, json.loads(line), fit)
 
-    def _read_file(self, root: str, name: str, fitter: Fitter) -> Iterator[Entry]:
+    def _read_file(self, root: str, name: str, fit: Fit) -> Iterator[Entry]:
         shown = printable(name)
         try:
             with _fetch(root, name) as path:
@@ -82,12 +84,12 @@ class Files:
                 content = hash_path(path)
         except (InputError, OSError) as error:
             own = hashlib.sha256(json.dumps(name).encode()).hexdigest()
-            yield Entry(own, shown, _raise(error))
+            yield Entry(own, shown, fail(error))
             return
-        fit = _remember(scan, fitter)
+        fit_once = _remember(scan, fit)
         for number in range(len(scan.data)):
             # As `bcdm reconstruct` names slices, so that both draw the same samples.
-            yield Entry(f"{content}/{number}", f"{shown} {number}", fit, number)
+            yield Entry(f"{content}/{number}", f"{shown} {number}", fit_once, number)
 
     def _count_slices(self, root: str, name: str) -> int:
         """How many slices the first file has; one where it cannot be read."""
@@ -138,18 +140,11 @@ def _fetch(root: str, name: str) -> Iterator[Path]:
         yield path
 
 
-def _remember(scan: Scan, fitter: Fitter) -> Callable[[], Fitted]:
+def _remember(scan: Scan, fit: Fit) -> "Callable[[], Fitted]":
     """Fits a scan when its first slice is asked for, and once."""
 
     @cache
-    def fit() -> Fitted:
-        return fitter.fit(scan)
+    def fit_once() -> "Fitted":
+        return fit(scan)
 
-    return fit
-
-
-def _raise(error: Exception) -> Callable[[], Fitted]:
-    def fit() -> Fitted:
-        raise error
-
-    return fit
+    return fit_once

@@ -11,7 +11,7 @@ from bcdm.archive.job import Job
 from bcdm.archive.places import Place, open_place
 from bcdm.archive.tables import Table, is_table
 from bcdm.errors import InputError
-from bcdm.reconstruction.provenance import hash_content
+from bcdm.files import hash_content
 
 __all__ = ["Head", "begin", "open_source", "read_head"]
 

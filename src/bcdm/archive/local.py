@@ -5,23 +5,22 @@ import os
 import selectors
 import subprocess
 import sys
-import time
-from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from bcdm.archive.failures import to_error
 from bcdm.archive.job import Job
-from bcdm.archive.markers import Counts, read_marker
-from bcdm.archive.places import Place, open_place
+from bcdm.archive.markers import Counts
+from bcdm.archive.places import open_place
 from bcdm.archive.progress import Tally
-from bcdm.errors import InputError, MachineError, ModelError
+from bcdm.archive.shards import Queue
+from bcdm.errors import InputError
 
-__all__ = ["choose_part", "count_processors", "run_local"]
+__all__ = ["count_processors", "run_local"]
 
-_DEATHS = 5
-_PAUSE_SECONDS = 2.0
+_LISTEN_SECONDS = 1.0
 
 
 def count_processors() -> int:
@@ -29,21 +28,6 @@ def count_processors() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def choose_part(text: str, shards: int) -> range:
-    """The shards of part I of N, counted from 0; every shard is in one part.
-
-    >>> list(choose_part("1/3", 8))
-    [1, 4, 7]
-    """
-    try:
-        index, count = (int(number) for number in text.split("/"))
-    except ValueError:
-        raise InputError(f"a part is I/N, such as 0/100, not {text!r}") from None
-    if not 0 <= index < count:
-        raise InputError(f"parts of {count} are 0/{count} to {count - 1}/{count}, not {text}")
-    return range(index, shards, count)
 
 
 def run_local(job: Job, shards: Sequence[int], workers: int, tally: Tally) -> None:
@@ -61,51 +45,11 @@ def run_local(job: Job, shards: Sequence[int], workers: int, tally: Tally) -> No
     """
     if workers < 1:
         raise InputError(f"workers must be 1 or more, got {workers}")
-    pool = _Pool(job, _Queue(open_place(job.out), shards, tally), tally)
+    pool = _Pool(job, Queue(open_place(job.out), shards, tally), tally)
     try:
         pool.run(workers)
     finally:
         pool.close()
-
-
-class _Queue:
-    """Which shard is next: new ones first, then those that another run had."""
-
-    def __init__(self, place: Place, shards: Sequence[int], tally: Tally) -> None:
-        self._tally, self._new = tally, self._find_new(place, shards)
-        self._again: deque[tuple[float, int]] = deque()
-        self._peeked: int | None = None
-
-    def _find_new(self, place: Place, shards: Sequence[int]) -> Iterator[int]:
-        for shard in shards:
-            marker = read_marker(place, shard, self._tally.head.id)
-            if marker is None:
-                yield shard
-            else:
-                self._tally.finish(Counts.from_plain(marker.counts), new=False)
-                self._tally.tell()
-
-    def take(self) -> int | None:
-        """The next one; None if there is none, or none yet."""
-        peeked, self._peeked = self._peeked, None
-        shard = next(self._new, None) if peeked is None else peeked
-        if shard is None and self._again and self._again[0][0] <= time.monotonic():
-            return self._again.popleft()[1]
-        return shard
-
-    def put_back(self, shard: int, *, wait: bool) -> None:
-        """A shard that is not done, for later or for now."""
-        if wait:
-            self._again.append((time.monotonic() + _PAUSE_SECONDS, shard))
-        else:
-            self._again.appendleft((0.0, shard))
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether all were taken."""
-        if self._peeked is None:
-            self._peeked = next(self._new, None)
-        return self._peeked is None and not self._again
 
 
 class _Worker:
@@ -166,10 +110,9 @@ class _Worker:
 class _Pool:
     """The workers, and who does what."""
 
-    def __init__(self, job: Job, queue: _Queue, tally: Tally) -> None:
+    def __init__(self, job: Job, queue: Queue, tally: Tally) -> None:
         self._job, self._queue, self._tally = job, queue, tally
         self._workers: list[_Worker] = []
-        self._deaths: Counter[int | None] = Counter()
         self._selector = selectors.DefaultSelector()
 
     def run(self, count: int) -> None:
@@ -177,7 +120,7 @@ class _Pool:
         while self._workers or not self._queue.is_empty:
             while len(self._workers) < count and not self._queue.is_empty:
                 self._start()
-            for key, _ in self._selector.select(timeout=_PAUSE_SECONDS / 2):
+            for key, _ in self._selector.select(timeout=_LISTEN_SECONDS):
                 self._listen(key.data)
             for worker in self._workers[:]:
                 self._employ(worker)
@@ -218,10 +161,9 @@ class _Pool:
             return
         for message in messages:
             if "error" in message:
-                raise _to_error(message)
+                raise to_error(message)
             worker.is_ready = True
-            # Only what happens over and over is no chance.
-            self._deaths.pop(message.get("shard"), None)
+            self._queue.forgive(message.get("shard"))
             worker.items = message.get("items", worker.items)
             if "shard" in message:
                 self._conclude(worker, message)
@@ -235,20 +177,7 @@ class _Pool:
         self._tally.finish(counts, new=message["state"] == "new")
 
     def _bury(self, worker: _Worker) -> None:
-        """A worker has died: its shard is done again, unless it kills one after the other."""
-        shard, code = worker.shard, self._dismiss(worker)
+        """A worker has died: its shard is done again."""
+        code = self._dismiss(worker)
         self._tally.deaths += 1
-        self._deaths[shard] += 1
-        what = "before it began" if shard is None else f"at shard {shard}"
-        if self._deaths[shard] >= _DEATHS:
-            raise MachineError(
-                f"{_DEATHS} workers died {what} (exit code {code}): is there memory for them?"
-            )
-        self._tally.say(f"a worker died {what} (exit code {code}): going on with another")
-        if shard is not None:
-            self._queue.put_back(shard, wait=False)
-
-
-def _to_error(message: dict[str, Any]) -> Exception:
-    kinds = {"machine": MachineError, "model": ModelError}
-    return kinds.get(message["fault"], InputError)(message["error"])
+        self._queue.mourn(worker.shard, f"exit code {code}")

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from bcdm.archive.places import Place
-from bcdm.reconstruction.provenance import hash_content
+from bcdm.files import hash_content
 
 __all__ = [
     "Counts",

@@ -1,23 +1,25 @@
 """Items that are rows of one large array: zarr, on a disk or in an object store, or HDF5."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bcdm.archive.entries import Entry, Fitter
+from bcdm.archive.entries import Entry, Fit, fail
 from bcdm.archive.places import is_remote, open_place
 from bcdm.errors import MachineError
-from bcdm.reconstruction.fitting import Fitted
 from bcdm.scans import Scan, read_mask
 from bcdm.scans.complaints import library, refusal
 from bcdm.scans.layout import choose_key, choose_kind, kept_dtype, shape_mask
 from bcdm.scans.limits import LIMITS
 from bcdm.scans.reading import complete
+
+if TYPE_CHECKING:
+    from bcdm.reconstruction.fitting import Fitted
 
 __all__ = ["Table", "is_table"]
 
@@ -73,7 +75,7 @@ class Table:
             count = int(self._choose(arrays)[1].shape[0])
         return -(-count // self._shard), count
 
-    def read(self, shard: int, fitter: Fitter) -> Iterator[Entry]:
+    def read(self, shard: int, fit: Fit) -> Iterator[Entry]:
         """See `Source`."""
         with self._opened() as arrays:
             name, data = self._choose(arrays)
@@ -98,7 +100,7 @@ class Table:
                     }
                 for row in range(start, stop):
                     own = common | {kind: part[row - start] for kind, part in parts.items()}
-                    yield self._make_entry(row, name, own, shared, fitter)
+                    yield self._make_entry(row, name, own, shared, fit)
 
     def _make_entry(
         self,
@@ -106,19 +108,19 @@ class Table:
         name: str,
         own: Mapping[str, "NDArray[Any] | Exception"],
         shared: NDArray[np.bool_] | None,
-        fitter: Fitter,
+        fit: Fit,
     ) -> Entry:
         digest = hashlib.sha256()
         for kind, value in own.items():
             if isinstance(value, Exception):
                 own_id = hashlib.sha256(f"{self._text} {row}".encode()).hexdigest()
-                return Entry(own_id, f"row {row}", _raise(self._explain(row, value)))
+                return Entry(own_id, f"row {row}", fail(self._explain(row, value)))
             digest.update(f"{kind} {value.dtype} {value.shape}".encode())
             digest.update(np.ascontiguousarray(value).tobytes())
         # By content, so that neither the order of rows nor where the file lies matters.
         identity = digest.hexdigest()
 
-        def fit() -> Fitted:
+        def fit_row() -> "Fitted":
             numbers, std = own[name], own.get(_NOISE)
             assert isinstance(numbers, np.ndarray)
             mask = shared
@@ -126,9 +128,9 @@ class Table:
             if mask is None and _MASK in own:
                 mask = shape_mask(self._path, np.asarray(own[_MASK]), size)
             scan = _make_scan(self._path, row, name, numbers, mask)
-            return fitter.fit(scan, None if std is None else float(np.asarray(std)))
+            return fit(scan, None if std is None else float(np.asarray(std)))
 
-        return Entry(identity, f"row {row}", fit)
+        return Entry(identity, f"row {row}", fit_row)
 
     def _explain(self, row: int, error: Exception) -> Exception:
         if isinstance(error, OSError) and error.errno is not None:
@@ -213,10 +215,3 @@ def _make_scan(
     facts = {"array": name, "stored type": str(numbers.dtype), "row": row}
     size = data.shape[-2], data.shape[-1]
     return complete(Scan(path, "zarr", kind, data, mask, None, size, facts))
-
-
-def _raise(error: Exception) -> Callable[[], Fitted]:
-    def fit() -> Fitted:
-        raise error
-
-    return fit

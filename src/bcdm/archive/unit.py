@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
-from bcdm.archive.entries import Entry, Fitter, Source
+from bcdm.archive.entries import Entry, Fit, Source
 from bcdm.archive.heads import Head, open_source
 from bcdm.archive.job import Job
 from bcdm.archive.markers import (
@@ -30,8 +30,9 @@ from bcdm.checkpoint.given import read_operator
 from bcdm.errors import MachineError, blames_machine
 from bcdm.measurement import Measurement
 from bcdm.reconstruction.drawing import Progress
-from bcdm.reconstruction.fitting import Fitted
+from bcdm.reconstruction.fitting import Fitted, fit_scan
 from bcdm.reconstruction.items import Outcome, Plan, reconstruct_items
+from bcdm.scans import Scan
 
 __all__ = ["Finished", "Unit", "open_unit"]
 
@@ -59,7 +60,7 @@ class Unit:
         source: The measurements.
         model: The model.
         plan: How to sample.
-        fitter: From files to the model's units.
+        fit: From files to the model's units.
         cards: Whether to keep the checks behind each light.
     """
 
@@ -68,7 +69,7 @@ class Unit:
     source: Source
     model: Model
     plan: Plan
-    fitter: Fitter
+    fit: Fit
     cards: bool = False
 
     def run(
@@ -163,7 +164,7 @@ class Unit:
         kept = self.plan.samples if self.plan.keep else 0
         shape, size = tuple(self.model.shape), int(self.head.settings["shard"])
         writer = ShardWriter(self.place, stem, shape, kept, size)
-        entries = self.source.read(shard, self.fitter)
+        entries = self.source.read(shard, self.fit)
         for row, entry, fitted, outcome in self.draw(entries, on_step):
             writer.add(row, outcome, entry.name, fitted, cards=self.cards)
             counts.count(outcome.status, outcome.light, outcome.reason)
@@ -209,5 +210,9 @@ def open_unit(job: Job, head: Head) -> Unit:
         force=job.force,
         keep=job.keep,
     )
-    fitter = Fitter(model, operator, job.noise_std)
-    return Unit(place, head, open_source(job, place), model, plan, fitter, job.cards)
+
+    def fit(scan: Scan, noise_std: float | None = None) -> Fitted:
+        std = job.noise_std if noise_std is None else noise_std
+        return fit_scan(scan, model, noise_std=std, operator=operator)
+
+    return Unit(place, head, open_source(job, place), model, plan, fit, job.cards)

@@ -88,7 +88,7 @@ def _draw_again(
 def _compare(unit: Unit, marker: Marker, row: int) -> Verdict:
     """Draws one item again."""
     name = f"item {row} of shard {marker.shard}"
-    entries = islice(unit.source.read(marker.shard, unit.fitter), row, row + 1)
+    entries = islice(unit.source.read(marker.shard, unit.fit), row, row + 1)
     found = next(iter(unit.draw(entries)), None)
     if found is None:
         raise InputError(f"the input has no {name} any more")

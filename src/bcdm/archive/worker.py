@@ -12,12 +12,13 @@ import sys
 import time
 from typing import IO, Any
 
+from bcdm.archive.failures import describe_error
 from bcdm.archive.heads import read_head
 from bcdm.archive.job import Job
 from bcdm.archive.markers import Counts
 from bcdm.archive.places import open_place
-from bcdm.errors import InputError, MachineError
-from bcdm.reconstruction.drawing import Progress, is_memory
+from bcdm.errors import InputError
+from bcdm.reconstruction.drawing import Progress
 from bcdm.reconstruction.items import Outcome
 
 __all__ = ["main"]
@@ -45,7 +46,7 @@ def main(parent: int) -> None:
     except BrokenPipeError:
         os._exit(1)
     except Exception as error:
-        _send(answers, {"error": _describe(error), "fault": _find_fault(error)})
+        _send(answers, describe_error(error))
 
 
 def _work(requests: IO[bytes], answers: IO[str], parent: int) -> None:
@@ -82,21 +83,6 @@ def _work(requests: IO[bytes], answers: IO[str], parent: int) -> None:
 def _send(answers: IO[str], content: dict[str, Any]) -> None:
     answers.write(json.dumps(content) + "\n")
     answers.flush()
-
-
-def _describe(error: Exception) -> str:
-    if isinstance(error, InputError | MachineError):
-        return str(error)
-    if is_memory(error):
-        return "memory does not last"
-    line = " ".join(str(error).split())[:300]
-    return line if isinstance(error, OSError) else f"{type(error).__name__}: {line}"
-
-
-def _find_fault(error: Exception) -> str:
-    if isinstance(error, InputError | MachineError):
-        return error.fault
-    return "machine" if is_memory(error) else "input"
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from bcdm.commands.echo import answer, say
 from bcdm.commands.extras import require
 from bcdm.commands.failures import INTERRUPTED
 from bcdm.commands.options import mask_option, operator_option, plan_options
-from bcdm.errors import InputError
 
 __all__ = ["archive"]
 
@@ -69,13 +68,18 @@ def run(
     at once, and gives the same bits; other settings are refused.
     """
     require("zarr")
+    from bcdm.archive.cluster import protect, run_ray
     from bcdm.archive.heads import begin
     from bcdm.archive.job import Job
-    from bcdm.archive.local import choose_part, count_processors, run_local
+    from bcdm.archive.local import count_processors, run_local
     from bcdm.archive.places import is_remote
     from bcdm.archive.progress import Tally
+    from bcdm.archive.shards import choose_part
     from bcdm.shelf import find_model
 
+    if ray is not None:
+        protect()
+        require("ray")
     if is_remote(source) or is_remote(out):
         require("obstore")
     # Absolute, because workers of other machines may have another current folder.
@@ -101,9 +105,10 @@ def run(
     shards = range(head.shards) if part is None else choose_part(part, head.shards)
     tally = Tally(head, len(shards), say, metrics)
     try:
-        if ray is not None:
-            raise InputError("--ray is not there yet")
-        run_local(job, shards, workers or (1 if part else count_processors()), tally)
+        if ray is None:
+            run_local(job, shards, workers or (1 if part else count_processors()), tally)
+        else:
+            run_ray(job, shards, ray, workers, tally)
     except KeyboardInterrupt:
         say("interrupted: the same command goes on from here")
         raise SystemExit(INTERRUPTED) from None

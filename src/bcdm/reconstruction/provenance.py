@@ -13,7 +13,7 @@ import torch
 from bcdm import __version__
 from bcdm.checkpoint import Model, load_operator
 from bcdm.errors import InputError
-from bcdm.files import count_bytes, hash_path
+from bcdm.files import count_bytes, hash_content, hash_path
 from bcdm.operators import LinearOperator
 from bcdm.text import printable
 
@@ -61,11 +61,6 @@ def hash_array(array: np.ndarray) -> str:
     digest = hashlib.sha256(f"{array.dtype} {array.shape}".encode())
     digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
-
-
-def hash_content(content: Mapping[str, Any]) -> str:
-    """SHA-256 of plain settings."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def hash_result(path: Path) -> str:
