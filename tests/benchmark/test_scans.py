@@ -145,7 +145,7 @@ def test_intervals_and_data_of_samples_around_the_truth() -> None:
 def test_the_control_has_the_moments_of_its_posterior() -> None:
     """Everything is measured by one coil of unit sensitivity, so that they are known."""
     case = make_case()
-    control = Control("control", lambda _: LeastSquares(), 400, 1, 0, 0.15)
+    control = Control("control", lambda _: LeastSquares(), 400, 1, 0, prior_std=0.15)
     _, drawn = control.estimate(case, 1.0)
     left = (0.15**-2 + 0.1**-2) ** -0.5
     mean = case.measurement.estimate_linearly(0.15)[0]

@@ -54,7 +54,8 @@ class Exam:
         accelerations: Of masks.
         methods: Rows by name; all if none is named.
         limit: Slices of a set.
-        tuning: Slices that weights and widths are tuned on, of other subjects.
+        tuning: Slices that weights of rivals are tuned on, of other subjects.
+        widths: Of these, slices that the width of intervals is fitted on.
         samples: Of each slice.
         calls: Network calls per sample.
         seed: Of masks, coils, phases, noise and samples.
@@ -66,6 +67,7 @@ class Exam:
     methods: Sequence[str] = ()
     limit: int = 16
     tuning: int = 2
+    widths: int = 1
     samples: int = 9
     calls: int = 20
     seed: int = 0
@@ -157,6 +159,7 @@ def _ask(
     asked |= {key: asdict(exam)[key] for key in ("limit", "tuning", "seed")}
     if isinstance(one, Classical):
         return asked | {"weights": one.weights}
+    asked["widths"] = exam.widths
     hashes = model.facts["hashes"] if model is not None else None
     return asked | {"samples": one.samples, "calls": one.calls, "model": hashes}
 
@@ -170,7 +173,8 @@ def _examine(
         for number, item in enumerate(slices):
             yield item.undersample(draw_mask(pattern, acceleration, item, exam.seed + number))
 
-    weight = one.tune(list(undersample(opened.others)))
+    others = opened.others if isinstance(one, Classical) else opened.others[: exam.widths]
+    weight = one.tune(list(undersample(others)))
     columns: dict[str, list[float]] = {}
     picture: tuple[Tensor, Tensor] | None = None
     for case in undersample(opened.judged):
