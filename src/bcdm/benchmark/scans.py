@@ -92,7 +92,7 @@ def run(
         command: For the records.
         exam: What is examined.
         report: Hears of progress.
-        panel: Where to draw the first slice of each set's last two accelerations; PNG.
+        panel: Where to draw the first slice of each set, at 4x and 8x; PNG.
     """
     model = load(name) if name is not None else None
     contestants: list[Contestant] = [
@@ -117,17 +117,27 @@ def run(
                     case: dict[str, object] = {"set": set_name, "mask": mask_name}
                     case |= {"method": one.name, "samples": 1, "tuned": float(found["weight"])}
                     if isinstance(one, Sampled):
-                        case |= {"samples": exam.samples, "calls": exam.calls, "model": name}
+                        case |= {"samples": exam.samples, "calls": exam.calls}
+                        case["model"] = model.config.name if model is not None else None
                     record = partial(Record, seed=exam.seed, command=command)
                     records += _list(found, case, record)
                     shown = pictures.setdefault(f"{set_name}, {mask_name}", {})
-                    shown |= {"reference": found["reference"], one.name: found["picture"]}
+                    caption = f"{one.name}\nNRMSE {found['NRMSE in the head'][0]:.3f}"
+                    shown |= {"reference": found["reference"], caption: found["picture"]}
     records += _compare(records, exam, command)
     if panel is not None:
         from bcdm.report.comparison import plot_comparison
 
-        plot_comparison(panel, pictures)
+        plot_comparison(panel, _choose_rows(pictures))
     return records
+
+
+def _choose_rows(
+    pictures: dict[str, dict[str, np.ndarray]],
+) -> dict[str, dict[str, np.ndarray]]:
+    """Those of 4x and 8x, where there are some."""
+    chosen = {name: row for name, row in pictures.items() if name.endswith((" 4x", " 8x"))}
+    return chosen or pictures
 
 
 @dataclass(frozen=True)

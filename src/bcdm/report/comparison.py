@@ -10,6 +10,8 @@ from bcdm.files import replacing
 __all__ = ["plot_comparison"]
 
 _SIDE = 1.7  # inches of a picture
+_DARK = 0.15  # of the brightest: below is air
+_FEW = 0.04  # of a line
 _LOUDER = 5  # errors are shown so many times as bright
 
 
@@ -22,15 +24,16 @@ def plot_comparison(path: Path, rows: Mapping[str, Mapping[str, np.ndarray]]) ->
     """
     from matplotlib.figure import Figure
 
+    rows = {caption: _crop(pictures) for caption, pictures in rows.items()}
     columns = max(len(pictures) for pictures in rows.values())
     shapes = [next(iter(pictures.values())).shape for pictures in rows.values()]
     heights = [_SIDE * shape[0] / shape[1] for shape in shapes for _ in range(2)]
-    figure = Figure(figsize=(_SIDE * columns + 0.3, sum(heights) + 0.25 * len(rows)))
+    figure = Figure(figsize=(_SIDE * columns + 0.3, sum(heights) + 0.5 * len(rows)))
     grid = figure.subplots(
         2 * len(rows),
         columns,
         squeeze=False,
-        gridspec_kw={"height_ratios": heights, "wspace": 0.02, "hspace": 0.12},
+        gridspec_kw={"height_ratios": heights, "wspace": 0.02, "hspace": 0.14},
     )
     for axis in grid.ravel():
         axis.set_axis_off()
@@ -57,3 +60,16 @@ def plot_comparison(path: Path, rows: Mapping[str, Mapping[str, np.ndarray]]) ->
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as partial:
         figure.savefig(partial, dpi=130, format="png")
+
+
+def _crop(pictures: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The part around what the reference shows."""
+    reference = next(iter(pictures.values()))
+    bright = reference > _DARK * np.quantile(reference, 0.99)
+    parts = []
+    for axis, side in zip((1, 0), reference.shape, strict=True):
+        # A few bright pixels of noise are no object.
+        lines = np.flatnonzero(bright.mean(axis) > _FEW)
+        first, last = (lines[0], lines[-1]) if len(lines) else (0, side)
+        parts.append(slice(max(0, first - side // 30), last + side // 30 + 1))
+    return {name: image[parts[0], parts[1]] for name, image in pictures.items()}
