@@ -3,6 +3,7 @@
     python -m experiments.agreement experiments/calls/ixi64-mri.json --calls 10
     python -m experiments.agreement experiments/mri/ixi64.results.json --limit 8
     python -m experiments.agreement experiments/families/mri64.results.json --case "lines 6x"
+    python -m experiments.agreement experiments/noise/ixi64.json --noise-std 0.05
 
 Where noise is keyed anew, or another machine rounds differently, samples are others of the same
 law: numbers agree within what so few images tell. With as many images as the record has, they are
@@ -16,16 +17,17 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from bcdm.assessment.evaluate import run
 from bcdm.assessment.options import Options
+from bcdm.benchmark import noise
 from bcdm.benchmark.family import load_comparison
 from bcdm.errors import InputError
 
-__all__ = ["Pair", "choose_case", "compare", "main", "pick"]
+__all__ = ["Pair", "choose_case", "compare", "compare_noise", "main", "pick"]
 
 
 @dataclass(frozen=True)
@@ -97,16 +99,37 @@ def compare(published: Sequence[dict[str, Any]], now: Sequence[dict[str, Any]]) 
     return pairs
 
 
+def compare_noise(published: Sequence[dict[str, Any]], level: float) -> list[Pair]:
+    """Estimates of one noise level, made again as the command of the record says."""
+    _, _, _, model, *options = shlex.split(published[0]["command"])
+    limit = int(options[options.index("--limit") + 1])
+    fresh = noise.run(
+        model, data=None, limit=limit, together=26, command="", report=click.echo, levels=(level,)
+    )
+    stored = {(one["name"], *map(str, one["case"].values())): one for one in published}
+    pairs = []
+    for now in fresh:
+        assert now.value is not None
+        one = stored[(now.name, *map(str, now.case.values()))]
+        halves = [(high - low) / 2 for low, high in (one["interval"], now.interval or (0, 0))]
+        where = f"{now.name}, {now.case['images']}, {now.case['measured']}"
+        pairs.append(Pair(where, one["value"], now.value, *halves))
+    return pairs
+
+
 def main() -> None:
-    """Prints each number beside its record; exit code 1 where more than 1 in 10 are too far."""
+    """Runs a part of a record again."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("records", type=Path)
     parser.add_argument("--limit", type=int, help="How many images; default: as many as then.")
     parser.add_argument("--calls", type=int, help="Which of several numbers of network calls.")
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--case", help="Which problem of a family.")
+    parser.add_argument("--noise-std", type=float, help="Which level of a record of these.")
     given = parser.parse_args()
     records = json.loads(given.records.read_text())
+    if given.noise_std is not None:
+        show(compare_noise(records, given.noise_std))
     published = pick(choose_case(records, given.case) if given.case else records, given.calls)
     # The numbers of all samples, not those of one.
     case = max((one["case"] for one in published), key=lambda case: case["samples"])
@@ -120,7 +143,11 @@ def main() -> None:
         precision=given.precision,
     )
     fresh = run(case["model"], options, "")
-    pairs = compare(published, [vars(one) for one in fresh])
+    show(compare(published, [vars(one) for one in fresh]))
+
+
+def show(pairs: Sequence[Pair]) -> NoReturn:
+    """Prints each number beside its record; exit code 1 where more than 1 in 10 are too far."""
     for pair in pairs:
         half = f"{pair.published:10.4g} +- {pair.published_half:<9.2g}"
         click.echo(f"{pair.name:50} {half} now {pair.now:10.4g}   {pair.distance:5.2f}")

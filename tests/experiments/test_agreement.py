@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from experiments.agreement import choose_case, compare, pick
+from experiments.agreement import choose_case, compare, compare_noise, pick
 
+from bcdm.assessment.records import Record
+from bcdm.benchmark import noise
 from bcdm.errors import InputError
 
 
@@ -44,3 +46,24 @@ def test_a_case_of_a_family_is_that_of_its_model() -> None:
     assert {one["case"]["calls"] for one in chosen} == {20}
     with pytest.raises(InputError, match="no case"):
         choose_case(json.loads(path.read_text()), "points 99x")
+
+
+def test_a_noise_level_is_held_beside_its_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the command of the record says, the rows of other levels left out."""
+    path = Path(__file__).parents[2] / "experiments/noise/faces64.json"
+    published = json.loads(path.read_text())
+    asked: list[object] = []
+
+    def run(model: str, **options: Any) -> list[Record]:
+        asked.extend([model, options["limit"], options["levels"]])
+        rows = [one for one in published if one["case"]["noise_std"] == 0.05]
+        return [
+            Record(one["name"], one["case"], one["value"], interval=tuple(one["interval"]))
+            for one in rows
+        ]
+
+    monkeypatch.setattr(noise, "run", run)
+    pairs = compare_noise(published, 0.05)
+    assert asked == ["faces64", 60, (0.05,)]
+    assert len(pairs) == 8
+    assert {pair.distance for pair in pairs} == {0.0}

@@ -25,7 +25,7 @@ from bcdm.training.run import train
 from bcdm.training.state import Checkpoints
 from bcdm.training.train import Processes, Trainer
 
-STEPS = 40
+STEPS = 24
 KILLED = Path(__file__).with_name("killed.py")
 
 
@@ -42,7 +42,7 @@ def settings(tmp_path: Path) -> dict:
         "network": {"width": 8, "multipliers": [1, 2], "blocks": 1, "attention": []},
         "training": {
             "steps": STEPS, "batch": 8, "accumulation": 2, "warmup": 5, "log_every": 1,
-            "validate_every": 20, "validation_images": 4, "checkpoint_every": 3,
+            "validate_every": 12, "validation_images": 4, "checkpoint_every": 3,
         },
     }  # fmt: skip
 
@@ -124,8 +124,8 @@ def test_killed_run_goes_on_to_the_same_bits(settings, tmp_path: Path, processes
     run(settings, tmp_path / "whole", processes)
     killed = tmp_path / "killed"
     for step, place, left in (
-        (19, "log", ["step-000000015", "step-000000018"]),
-        (30, "checkpoint", ["step-000000024", "step-000000027", "step-000000030.partial"]),
+        (10, "log", ["step-000000006", "step-000000009"]),
+        (18, "checkpoint", ["step-000000012", "step-000000015", "step-000000018.partial"]),
     ):
         run_and_kill(settings, killed, processes, step, place)
         # The rank that writes the log may be stopped before it writes the other's last row.
@@ -202,10 +202,11 @@ def test_failed_write_keeps_the_last_checkpoint(settings, tmp_path: Path) -> Non
 
 
 def test_partial_checkpoint_is_ignored_and_old_ones_go(settings, tmp_path: Path) -> None:
+    settings["training"]["steps"] = 7
     trainer = make_trainer(settings, tmp_path / "run")
     trainer.run()
     names = [path.name for path in trainer.checkpoints.list()]
-    assert names == ["step-000000039", "step-000000040"]
+    assert names == ["step-000000006", "step-000000007"]
     (tmp_path / "run/checkpoints/step-000000099.partial").mkdir()
     assert [p.name for p in Checkpoints(tmp_path / "run/checkpoints", 2).list()] == names
 

@@ -138,11 +138,11 @@ def run(
     command: str, *, smoke: bool = False, report: Callable[[str], None] = print
 ) -> list[Record]:
     """Distances of the learned posterior over the floor of exact samples."""
-    method = train(20 if smoke else STEPS, report=report)
+    method = train(3 if smoke else STEPS, report=report)
     record = partial(Record, command=command, seed=0)
     rows: list[Record] = []
     for count in ROWS:
-        instances = load_instances(DIMENSION, count)[:-TUNING][: 2 if smoke else None]
+        instances = load_instances(DIMENSION, count)[:-TUNING][: 1 if smoke else None]
         targets, floor = draw_exact(make_prior(DIMENSION), instances)
         for calls in CALLS:
             values = np.array(

@@ -1,6 +1,6 @@
 """How well the noise level is read from the measurement itself, where none is stated."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -50,6 +50,7 @@ def run(
     together: int,
     command: str,
     report: Callable[[str], None],
+    levels: Sequence[float] = LEVELS,
 ) -> list[Record]:
     """Measures test images at known noise levels and estimates these again.
 
@@ -60,6 +61,7 @@ def run(
         together: Neighbours in the data that are measured as one volume.
         command: For the records.
         report: Takes lines of progress.
+        levels: The noise levels.
     """
     model = load(name)
     record = partial(Record, command=command, seed=0)
@@ -67,7 +69,7 @@ def run(
     for count in (1, together):
         groups = list(_group(model, data, limit, count))
         for measured, choose in _list_operators(model).items():
-            for level in LEVELS:
+            for level in levels:
                 errors = [
                     _judge(images, choose(number), level, number)
                     for number, images in enumerate(groups)
