@@ -2,13 +2,14 @@
 
 import pytest
 import torch
+from pydantic import TypeAdapter, ValidationError
 
 from bcdm.diffusion import VP, NoiseLevel
 from bcdm.problems import Levels
 
 
 @pytest.mark.parametrize(
-    ("mean", "std", "end"), [(0.0, 4.0, 0.1), (3.0, 1.0, 0.25), (-2.0, 2.0, 0.0)]
+    ("mean", "std", "end"), [(0.0, 4.0, 0.1), (3.0, 1.0, 0.25), (-2.0, 2.0, 0.0), (2.0, 8.0, 0.1)]
 )
 def test_levels_follow_their_law(mean: float, std: float, end: float) -> None:
     """By quantiles of the normal law, truncated to the schedule's range."""
@@ -22,6 +23,14 @@ def test_levels_follow_their_law(mean: float, std: float, end: float) -> None:
     for share in (0.05, 0.3, 0.5, 0.9):
         expected = float(law.icdf(bottom + share * (top - bottom)))
         assert float(inner[int(share * len(inner))]) == pytest.approx(expected, abs=0.02 * std)
+
+
+@pytest.mark.parametrize("wrong", [{"mean": float("nan")}, {"end": 1.5}, {"middle": 0.0}])
+def test_as_settings_they_are_strict(wrong: dict[str, float]) -> None:
+    settings = TypeAdapter(Levels)
+    assert settings.validate_python({"std": 2.0}) == Levels(std=2.0)
+    with pytest.raises(ValidationError, match=next(iter(wrong))):
+        settings.validate_python(wrong)
 
 
 def test_levels_of_another_seed_are_others() -> None:

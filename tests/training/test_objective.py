@@ -11,7 +11,7 @@ from bcdm.diffusion import VE, VP, Schedule
 from bcdm.methods import Parameterisation
 from bcdm.operators import BlockMean, Dense, FourierMask, LinearOperator, MatrixFree, PixelMask
 from bcdm.problems import Levels, OneProblem
-from bcdm.tensors import fit
+from bcdm.tensors import ImageSpec, SeededNoise, fit
 from bcdm.training.objective import Objective
 
 SHAPE = (1, 16, 16)
@@ -62,6 +62,15 @@ def listen(
     taken = conditioning.measurement.degrees_of_freedom
     alpha, sigma = fit(x_0, *conditioning.level)
     return static, ((x_t - alpha * x_0) / sigma).flatten(1), taken
+
+
+def test_noise_is_that_of_earlier_versions() -> None:
+    """So that a run goes on as it was begun: stream 1 of a sample in its data, 0 in x_t."""
+    x_0, counters = normal(2, *SHAPE, seed=1), [3, 7]
+    static, diffused, _ = listen(x_0, counters, PixelMask(torch.ones(16, 16)))
+    for stream, noise in ((1, static), (0, diffused)):
+        expected = SeededNoise(5, counters).normal(ImageSpec.of(x_0), step=stream)
+        torch.testing.assert_close(noise, expected.flatten(1))
 
 
 @pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)

@@ -204,7 +204,8 @@ def test_failed_write_keeps_the_last_checkpoint(settings, tmp_path: Path) -> Non
 def test_partial_checkpoint_is_ignored_and_old_ones_go(settings, tmp_path: Path) -> None:
     settings["training"]["steps"] = 7
     trainer = make_trainer(settings, tmp_path / "run")
-    trainer.run()
+    assert trainer.run() is True
+    assert make_trainer(settings, tmp_path / "run").run() is False
     names = [path.name for path in trainer.checkpoints.list()]
     assert names == ["step-000000006", "step-000000007"]
     (tmp_path / "run/checkpoints/step-000000099.partial").mkdir()

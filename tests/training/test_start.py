@@ -1,15 +1,20 @@
 """Training that starts from another network."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 
+from bcdm.checkpoint import save_model
 from bcdm.checkpoint.building import build_method
 from bcdm.checkpoint.settings import parse_config
+from bcdm.data import ArrayFile
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.methods import Bayesian
-from bcdm.operators import PixelMask
-from bcdm.training.train import copy_weights
+from bcdm.operators import Identity, PixelMask
+from bcdm.training.train import Processes, Trainer, copy_weights
 
 SHAPE = (1, 16, 16)
 
@@ -42,6 +47,25 @@ def test_a_start_gives_what_the_other_gave() -> None:
     with torch.no_grad():
         first[:, -1] = 1
     assert not torch.allclose(target.condition(measurement)(x_t, level), expected)
+
+
+def test_a_trainer_starts_from_the_model_that_its_settings_name(tmp_path: Path) -> None:
+    np.save(tmp_path / "images.npy", np.zeros((2, 16, 16), np.uint8))
+    settings = {
+        "name": "a",
+        "data": {"path": "images.npy", "source_range": [0, 255]},
+        "operator": {"kind": "identity"},
+        "noise_std": 1.0,
+        "network": {"width": 8, "multipliers": [1, 2], "blocks": 1, "attention": []},
+        "training": {"steps": 1, "start_from": str(tmp_path / "model")},
+    }
+    source, config = build().network, parse_config(settings)
+    save_model(tmp_path / "model", config, source, Identity(), SHAPE, {})
+    images = ArrayFile(tmp_path / "images.npy")
+    trainer = Trainer(config, images, None, tmp_path / "run", Processes())
+    started, other = trainer.state.network.state_dict(), source.state_dict()
+    assert started.keys() == other.keys()
+    assert all(torch.equal(started[name], other[name]) for name in other)
 
 
 def test_another_network_is_refused() -> None:

@@ -2,7 +2,8 @@
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 import torch
 import torch.distributed as dist
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from bcdm.checkpoint.settings import parse_config
 from bcdm.data import ArrayFile
@@ -94,6 +96,29 @@ def test_a_step_in_parts_is_the_same_step(make_trainer: Make, accumulation: int)
     parts = watch(make_trainer(steps=3, clip=1e9, accumulation=accumulation))
     for (_, one), (_, other) in zip(whole, parts, strict=True):
         torch.testing.assert_close(other, one, rtol=1e-3, atol=1e-5)
+
+
+def test_processes_share_gradients_once_a_step(make_trainer: Make) -> None:
+    """With the last part of it."""
+    said: list[str] = []
+
+    class Joined(DistributedDataParallel):
+        def __init__(self, objective: nn.Module) -> None:
+            nn.Module.__init__(self)
+            self.objective = objective
+
+        def forward(self, *inputs: Tensor) -> Tensor:
+            said.append("work")
+            return self.objective(*inputs)
+
+        @contextmanager
+        def no_sync(self) -> Iterator[None]:
+            said.append("alone")
+            yield
+
+    trainer = make_trainer(accumulation=4)
+    trainer.advance(Joined(trainer.objective), *trainer.make_batches(0).batch(0))
+    assert said == [*["alone", "work"] * 3, "work"]
 
 
 def test_the_gradient_is_that_of_the_mean_loss(make_trainer: Make) -> None:
