@@ -67,7 +67,7 @@ def listen(
 def test_noise_is_that_of_earlier_versions() -> None:
     """So that a run goes on as it was begun: stream 1 of a sample in its data, 0 in x_t."""
     x_0, counters = normal(2, *SHAPE, seed=1), [3, 7]
-    static, diffused, _ = listen(x_0, counters, PixelMask(torch.ones(16, 16)))
+    static, diffused, _ = listen(x_0, counters, PixelMask(torch.ones(16, 16) > 0))
     for stream, noise in ((1, static), (0, diffused)):
         expected = SeededNoise(5, counters).normal(ImageSpec.of(x_0), step=stream)
         torch.testing.assert_close(noise, expected.flatten(1))
