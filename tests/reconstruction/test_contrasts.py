@@ -58,3 +58,14 @@ def test_gains_scale_what_is_above_black() -> None:
     assert 0.7 <= float(ratios.min()) < 0.8
     assert 1.25 < float(ratios.max()) <= 1.4
     assert bool((change_gain(images, -1.0, 0)[images == -1] == -1).all())
+
+
+def test_complex_images_keep_their_phase() -> None:
+    sizes = (draw_heads(3) + 1) / 2
+    phases = torch.linspace(-3, 3, 32).expand_as(sizes)
+    changed = change_contrast(torch.polar(sizes, phases), (0.0, 1.0), 0)
+    torch.testing.assert_close(changed.abs(), change_contrast(sizes, (0.0, 1.0), 0))
+    seen = changed.abs() > 0.01
+    torch.testing.assert_close(changed.angle()[seen], phases[seen])
+    brighter = change_gain(changed, 0.0, 0)
+    torch.testing.assert_close(brighter.abs(), change_gain(changed.abs(), 0.0, 0))

@@ -21,8 +21,10 @@ def change_contrast(images: Tensor, value_range: tuple[float, float], seed: int)
     """Images (N, C, H, W) whose grey levels are mapped by a drawn curve, another one for each.
 
     The curve is drawn until the old and the new grey levels of the object are hardly correlated;
-    the brightness stays.
+    the brightness stays. Complex images keep their phase.
     """
+    if images.is_complex():
+        return torch.polar(change_contrast(images.abs(), value_range, seed), images.angle())
     low, high = value_range
     changed = [
         _map_greys((image.double().numpy() - low) / (high - low), np.random.default_rng([seed, k]))

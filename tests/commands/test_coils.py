@@ -1,0 +1,156 @@
+"""`bcdm reconstruct` on k-space of several coils, as files have it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from bcdm.commands import cli
+from bcdm.problems.coils import draw_birdcage
+
+pytestmark = pytest.mark.filterwarnings("ignore::bcdm.problems.familiarity.UnfamiliarWarning")
+COILS, SIZE = 3, (20, 18)
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, [str(one) for one in arguments])
+
+
+def transform(images: np.ndarray) -> np.ndarray:
+    inner = np.fft.ifftshift(images, axes=(-2, -1))
+    return np.fft.fftshift(np.fft.fft2(inner, norm="ortho"), axes=(-2, -1)).astype(np.complex64)
+
+
+def make_disc(size: tuple[int, int] = SIZE) -> np.ndarray:
+    rows, columns = (np.linspace(-1, 1, side) for side in size)
+    inside = rows[:, None] ** 2 + columns**2 < 0.6
+    return 300 * inside * (1 + 0.3 * np.sin(3 * rows[:, None])) * np.exp(2j * columns)
+
+
+def make_kspace(slices: int = 1, size: tuple[int, int] = SIZE) -> np.ndarray:
+    """Of slices of several coils, with noise of level 3."""
+    rng = np.random.default_rng(4)
+    maps = draw_birdcage(size, COILS, rng=rng).numpy()
+    clean = np.stack([transform((1 + k) * maps * make_disc(size)) for k in range(slices)])
+    parts = rng.standard_normal((2, *clean.shape))
+    return (clean + 3 * (parts[0] + 1j * parts[1])).astype(np.complex64)
+
+
+def make_mask(size: tuple[int, int] = SIZE) -> np.ndarray:
+    columns = np.zeros(size[1], bool)
+    columns[::2] = True
+    columns[size[1] // 2 - 3 : size[1] // 2 + 3] = True
+    return columns
+
+
+def check_error(magnitude: np.ndarray, true: np.ndarray, most: float) -> None:
+    inside = np.abs(true) > 0
+    error = np.sqrt(((magnitude - np.abs(true))[inside] ** 2).mean())
+    assert error < most * np.sqrt((np.abs(true)[inside] ** 2).mean())
+
+
+PLAN = ("--samples", 9, "--calls", 4, "--noise-std", 3, "--force")
+
+
+def test_coils_of_an_npz_become_magnitudes_in_the_units_of_the_file(
+    receivers: Path, tmp_path: Path
+) -> None:
+    path, out = tmp_path / "scan.npz", tmp_path / "out"
+    np.savez(path, kspace=make_kspace()[0] * make_mask())
+    arguments = ("reconstruct", path, "--model", receivers, "-o", out, *PLAN, "--complex")
+    done = run(*arguments)
+    assert done.exit_code == 0, done.output
+    with np.load(out / "scan_results.npz") as results:
+        mean, std = results["mean"].squeeze(), results["std"].squeeze()
+        low, high = results["low"].squeeze(), results["high"].squeeze()
+    assert mean.shape == SIZE
+    check_error(mean, make_disc(), 0.1)
+    assert (low >= 0).all()
+    assert (low <= high).all()
+    # Few calls give narrow samples.
+    assert 0.3 < np.median(std[np.abs(make_disc()) > 0]) / 3 < 3
+    mean, samples = (np.load(out / f"complex_{name}.npy") for name in ("mean", "samples"))
+    assert mean.shape == (1, 1, *SIZE)
+    assert samples.shape == (1, 9, 1, *SIZE)
+    np.testing.assert_allclose(samples.mean(1), mean, rtol=1e-3, atol=1e-2)
+    page = (out / "report.html").read_text()
+    for words in ("Noise amplification", "Coil maps", "Phase and coils"):
+        assert words in page
+    assert len(list((out / "maps").iterdir())) == 1
+    # The same command has nothing to do; and what is there is what it says it is.
+    again = run(*arguments)
+    assert again.exit_code == 0, again.output
+    assert "there already" in again.output
+    checked = run("verify", out / "scan_results.npz", "--model", receivers)
+    assert checked.exit_code == 0, checked.output
+
+
+def test_maps_that_the_user_has_are_taken(receivers: Path, tmp_path: Path) -> None:
+    path, out = tmp_path / "scan.npz", tmp_path / "out"
+    np.savez(path, kspace=make_kspace()[0] * make_mask())
+    maps = draw_birdcage(SIZE, COILS, rng=np.random.default_rng(4)).numpy()
+    np.save(tmp_path / "maps.npy", 2 * maps)
+    given = ("--maps", tmp_path / "maps.npy", "--no-report")
+    done = run("reconstruct", path, "--model", receivers, "-o", out, *PLAN, *given)
+    assert done.exit_code == 0, done.output
+    with np.load(out / "scan_results.npz") as results:
+        # Maps twice as strong are images half as bright.
+        check_error(2 * results["mean"].squeeze(), make_disc(), 0.1)
+    assert not (out / "maps").exists()
+
+
+def test_a_fastmri_volume_with_oversampling_and_padding(receivers: Path, tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    size = (2 * SIZE[0], SIZE[1])
+    # Twice the field of view along the readout; empty columns at both ends.
+    wide = np.zeros(size, complex)
+    wide[SIZE[0] // 2 : SIZE[0] // 2 + SIZE[0]] = make_disc()
+    rng = np.random.default_rng(4)
+    maps = draw_birdcage(size, COILS, rng=rng).numpy()
+    clean = np.stack([transform((1 + k) * maps * wide) for k in range(2)])
+    parts = rng.standard_normal((2, *clean.shape))
+    kspace = clean + 3 * (parts[0] + 1j * parts[1])
+    mask = make_mask()
+    mask[[0, 1, -1]] = False
+    xml = (
+        '<ismrmrdHeader xmlns="http://www.ismrm.org/ISMRMRD"><encoding><encodedSpace><matrixSize>'
+        f"<x>{size[0]}</x><y>{size[1]}</y><z>1</z></matrixSize></encodedSpace><reconSpace>"
+        f"<matrixSize><x>{SIZE[0]}</x><y>{SIZE[1]}</y><z>1</z></matrixSize></reconSpace>"
+        "</encoding></ismrmrdHeader>"
+    )
+    path, out = tmp_path / "volume.h5", tmp_path / "out"
+    with h5py.File(path, "w") as file:
+        file["kspace"] = (kspace * mask).astype(np.complex64)
+        file["mask"] = mask.astype(np.float32)
+        file["ismrmrd_header"] = xml
+    done = run("reconstruct", path, "--model", receivers, "-o", out, *PLAN, "--no-report")
+    assert done.exit_code == 0, done.output
+    with h5py.File(out / "volume.h5") as file:
+        mean = file["reconstruction"][()]
+    assert mean.shape == (2, *SIZE)
+    for number in range(2):
+        # Orthonormal transforms of half as many rows: the image keeps its units.
+        check_error(mean[number], (1 + number) * make_disc(), 0.2)
+    run_json = json.loads((out / "run.json").read_text())
+    assert run_json["operator"]["kind"] == "Sense"
+
+
+def test_one_coil_with_a_phase_and_what_real_models_say(
+    receivers: Path, scanner: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "scan.npz"
+    np.savez(path, kspace=transform(make_disc((16, 16))))
+    arguments = ("reconstruct", path, "--no-report", *PLAN)
+    done = run(*arguments, "--model", receivers, "-o", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    with np.load(tmp_path / "out" / "scan_results.npz") as results:
+        check_error(results["mean"].squeeze(), make_disc((16, 16)), 0.1)
+    for more in ((), ("--complex",)):
+        refused = run(*arguments, "--model", scanner, "-o", tmp_path / "real", *more)
+        assert refused.exit_code != 0
+    assert "makes real images" in str(refused.exception)
+    given = ("--maps", tmp_path / "none.npy")
+    refused = run(*arguments, "--model", scanner, "-o", tmp_path / "real", *given)
+    assert "maps of coils are for k-space and models of complex images" in str(refused.exception)
