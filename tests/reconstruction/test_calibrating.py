@@ -11,7 +11,7 @@ from bcdm.checkpoint.settings import parse_config
 from bcdm.data import Preparation
 from bcdm.errors import ModelError
 from bcdm.operators import BlockMean, FourierMask, PixelMask
-from bcdm.reconstruction.calibrating import _tabulate, measure, simulate
+from bcdm.reconstruction.calibrating import _tabulate, calibrate, measure, simulate
 
 
 def test_tables_are_sorted_and_hold_what_could_be_scored() -> None:
@@ -74,3 +74,65 @@ def test_nothing_is_calibrated_where_nothing_is_measured() -> None:
     mask = measurement.data_mask
     assert mask is not None
     assert bool(mask.flatten(1).any(1).all())
+
+
+RECEIVERS: dict[str, object] = {
+    "kind": "receivers",
+    "coils": [1, 3],
+    "masks": {"kind": "k_space", "acceleration": [1.5, 2.0], "patterns": ["poisson"]},
+}
+
+
+def make_complex() -> Model:
+    """Untrained: its estimates are linear."""
+    config = parse_config(
+        {
+            "name": "coils",
+            "data": {
+                "path": "nothing",
+                "size": [16, 16],
+                "channels": 1,
+                "value_range": [0.0, 1.0],
+                "phase": True,
+            },
+            "operator": {"kind": "family", "members": [RECEIVERS]},
+            "noise_std": [0.01, 0.03],
+            "network": {"width": 4, "multipliers": [1, 1], "blocks": 1, "attention": []},
+            "parameterisation": {"prior_std": 0.3},
+            "training": {"steps": 1},
+        }
+    )
+    shape, preparation = (1, 16, 16), Preparation((16, 16), 1, (0.0, 1.0))
+    return Model(build_method(config, shape), config, None, preparation, shape, {})
+
+
+def test_magnitudes_are_measured_with_a_phase_of_their_number() -> None:
+    model, images = make_complex(), torch.rand(3, 1, 16, 16)
+    ((_, measurement),) = measure(model, images, 4, seed=1)
+    alone = simulate(model, images[1:2], [5], seed=1)
+    found, single = (one.estimate_linearly(0.3) for one in (measurement, alone))
+    torch.testing.assert_close(found[1:2], single, rtol=0, atol=1e-4)
+    # Most is measured: the magnitude is what it was, the phase is not zero.
+    assert float((found.abs() - images).square().mean().sqrt()) < 0.2
+    assert float(found.angle().abs().mean()) > 0.3
+    kept = torch.polar(images, torch.full_like(images, 0.5))
+    ((_, measured),) = measure(model, kept, 4, seed=1)
+    assert float((measured.estimate_linearly(0.3) - kept).abs().square().mean().sqrt()) < 0.25
+
+
+@pytest.mark.parametrize("stored", ["magnitudes", "complex"])
+def test_a_model_of_complex_images_is_calibrated(stored: str) -> None:
+    """Intervals of magnitudes, fitted alike whether the phase was drawn or stored."""
+    rng = torch.Generator().manual_seed(0)
+    row = torch.arange(16.0)
+    inside = (torch.hypot(row[:, None] - 8, row - 8) < 6).float()
+    images = inside * (0.3 + 0.6 * torch.rand(44, 1, 16, 16, generator=rng))
+    if stored == "complex":
+        images = torch.polar(images, 0.1 * row.expand_as(images))
+    found = calibrate(
+        make_complex(), images, samples=10, calls=6, intervals=4, on="discs", report=str
+    )
+    assert {0.5, 0.8} <= found.factors.keys()
+    assert all(0.3 < factor < 4 for factor in found.factors.values())
+    assert found.local is not None
+    assert {"residual", "held-out data", "typicality", "grey levels"} <= found.tables.keys()

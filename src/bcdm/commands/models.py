@@ -210,6 +210,7 @@ def calibrate(
             seed=seed,
             on=on,
             report=say,
+            data=data,
         )
     store_calibration(find_model(model), found)
     for level, factor in found.factors.items():

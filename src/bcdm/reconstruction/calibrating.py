@@ -6,6 +6,7 @@ images: that needs many, and is no judgement of the model.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from bcdm.checkpoint.building import build_problems
 from bcdm.checkpoint.calibration import Calibration, LocalFactors, Typicality
 from bcdm.checkpoint.discriminant import Discriminant
 from bcdm.checkpoint.regions import RegionFactors
+from bcdm.data.phase import draw_phase
 from bcdm.diffusion import posterior_mean
 from bcdm.errors import InputError, ModelError
 from bcdm.evaluation.signal import find_brightness
@@ -24,7 +26,7 @@ from bcdm.measurement import Measurement
 from bcdm.operators import LinearOperator, Root
 from bcdm.problems.draws import DrawnProblems
 from bcdm.reconstruction.contrasts import change_contrast, change_gain
-from bcdm.reconstruction.posterior import Posterior, reconstruct
+from bcdm.reconstruction.posterior import Posterior, as_shown, reconstruct
 from bcdm.reconstruction.regions import RegionFit
 from bcdm.reconstruction.widths import fit_widths
 from bcdm.trust.looks import look
@@ -51,12 +53,13 @@ def calibrate(
     seed: int = 0,
     on: str,
     report: Callable[[str], None],
+    data: Path | None = None,
 ) -> Calibration:
     """Fits what is typical on training images, and all the rest on validation images.
 
     Args:
         model: The model.
-        images: Of validation, prepared, (N, C, H, W).
+        images: Of validation, prepared, (N, C, H, W); of models with a phase either kind.
         typical: Of training. Left out: the first half of `images`, which should hold other
             subjects than the second.
         samples: Per image.
@@ -69,15 +72,16 @@ def calibrate(
         seed: Of measurements and samples.
         on: What the images are, in words.
         report: Called with each line about progress.
+        data: The folder of files that operators are drawn from; BCDM_DATA when left out.
     """
     if typical is None:
         half = len(images) // 2
         typical, images = images[:half], images[half:]
     if min(len(images), len(typical)) < 20:
         raise InputError(f"{len(images)} images are too few to calibrate: give 40 or more")
-    looks, brightness = _fit_looks(model, typical, len(images), seed)
+    looks, brightness = _fit_looks(model, typical, len(images), seed, data)
     rows: list[dict[str, float]] = []
-    for numbers, measurement in measure(model, images, 0, seed):
+    for numbers, measurement in measure(model, images, 0, seed, data):
         posterior = reconstruct(
             model, measurement, samples=1, calls=calls, seed=seed + numbers[0], progress=False
         )
@@ -85,7 +89,7 @@ def calibrate(
         report(f"scores: {len(rows)} of {len(images)}")
     if factors is None:
         told = [level for level in LEVELS if level <= (samples - 1) / (samples + 1)]
-        some = _reconstruct_some(model, images, samples, calls, intervals, seed, report)
+        some = _reconstruct_some(model, images, samples, calls, intervals, seed, report, data)
         contrasts = RegionFit(told, seed)
         factors, local = fit_widths(contrasts.watch(some), told)
         regions = contrasts.fit()
@@ -115,12 +119,13 @@ def _reconstruct_some(
     intervals: int,
     seed: int,
     report: Callable[[str], None],
+    data: Path | None,
 ) -> Iterator[tuple[Posterior, Tensor]]:
     """Posteriors of images, evenly spaced, and the truth behind each."""
     wide = np.linspace(0, len(images) - 1, min(intervals, len(images))).round().astype(int)
     for done, k in enumerate(wide.tolist()):
         image = images[k : k + 1]
-        measurement = simulate(model, image, [k], seed)
+        measurement = simulate(model, image, [k], seed, data)
         posterior = reconstruct(
             model, measurement, samples=samples, calls=calls, seed=seed + k, progress=False
         )
@@ -130,14 +135,14 @@ def _reconstruct_some(
 
 
 def _fit_looks(
-    model: Model, images: Tensor, first: int, seed: int
+    model: Model, images: Tensor, first: int, seed: int, data: Path | None
 ) -> tuple[dict[str, Typicality | Discriminant], tuple[float, float, float]]:
     """What is typical of images measured right, what tells other contrasts, and how bright all are.
 
     Other contrasts are drawn (`change_contrast`): images of another kind are not needed.
     """
     low, high = model.config.data.value_range
-    right = _describe_all(model, images, first, seed)
+    right = _describe_all(model, images, first, seed, data)
     looks: dict[str, Typicality | Discriminant] = {
         name: Typicality.fit(found)
         for name, found in right.items()
@@ -145,9 +150,10 @@ def _fit_looks(
     }
     # Brightness as it comes in files must not tell them apart, so both kinds vary in it.
     count, twice = len(images), torch.cat([images, images])
-    other = change_gain(change_contrast(twice, (low, high), seed), low, seed)
-    wrong = _describe_all(model, other, first + count, seed)
-    more = _describe_all(model, change_gain(images, low, seed + 1), first + 3 * count, seed)
+    other = change_gain(_change_magnitude(twice, (low, high), seed), low, seed)
+    wrong = _describe_all(model, other, first + count, seed, data)
+    brighter = change_gain(images, low, seed + 1)
+    more = _describe_all(model, brighter, first + 3 * count, seed, data)
     looks["grey levels"] = Discriminant.fit(
         torch.cat([right["grey levels"], more["grey levels"]]), wrong["grey levels"]
     )
@@ -156,11 +162,19 @@ def _fit_looks(
     return looks, (least, typical, most)
 
 
+def _change_magnitude(images: Tensor, value_range: tuple[float, float], seed: int) -> Tensor:
+    """Another contrast; complex images keep their phase."""
+    changed = change_contrast(as_shown(images), value_range, seed)
+    return torch.polar(changed, images.angle()) if images.is_complex() else changed
+
+
 @torch.no_grad()
-def _describe_all(model: Model, images: Tensor, first: int, seed: int) -> dict[str, Tensor]:
+def _describe_all(
+    model: Model, images: Tensor, first: int, seed: int, data: Path | None
+) -> dict[str, Tensor]:
     """Every look at images measured as in training, (N, n) each, and their brightness, (N,)."""
     found: dict[str, list[Tensor]] = {}
-    for _, measurement in measure(model, images, first, seed):
+    for _, measurement in measure(model, images, first, seed, data):
         denoiser = model.method.condition(measurement)
         mean = posterior_mean(denoiser, seed=seed, items=identify(measurement))
         linear = model.method.parameterisation.estimate_linearly(measurement)
@@ -172,45 +186,61 @@ def _describe_all(model: Model, images: Tensor, first: int, seed: int) -> dict[s
 
 
 def measure(
-    model: Model, images: Tensor, first: int, seed: int
+    model: Model, images: Tensor, first: int, seed: int, data: Path | None = None
 ) -> Iterator[tuple[list[int], Measurement]]:
     """Measurements as the model was trained for, in batches of one kind of operator.
 
     Args:
         model: The model.
-        images: All of them, (N, C, H, W).
+        images: All of them, (N, C, H, W). Magnitudes get a phase where the model's images have one.
         first: The number of the first image; what is drawn depends on it.
         seed: Of the noise.
+        data: The folder of files that operators are drawn from; BCDM_DATA when left out.
 
     Yields:
         Which of the images, and their measurement.
     """
     for start in range(0, len(images), BATCH):
         rows = list(range(start, min(start + BATCH, len(images))))
-        for operator, places, std in _draw(model, [first + k for k in rows]):
+        for operator, places, std in _draw(model, [first + k for k in rows], data):
             chosen = [rows[k] for k in places]
             numbers = [first + k for k in chosen]
+            shown = _add_phase(model, images[chosen], numbers, seed)
             yield (
                 chosen,
-                Measurement.simulate(images[chosen], operator, std, seed=seed, indices=numbers),
+                Measurement.simulate(shown, operator, std, seed=seed, indices=numbers),
             )
 
 
-def simulate(model: Model, images: Tensor, numbers: Sequence[int], seed: int) -> Measurement:
+def simulate(
+    model: Model, images: Tensor, numbers: Sequence[int], seed: int, data: Path | None = None
+) -> Measurement:
     """Measurements as the model was trained for, of images (B, C, H, W) with these numbers.
 
     Of one image only, if the model serves several kinds of operators.
     """
-    ((operator, _, std),) = _draw(model, numbers)
-    return Measurement.simulate(images, operator, std, seed=seed, indices=numbers)
+    ((operator, _, std),) = _draw(model, numbers, data)
+    shown = _add_phase(model, images, numbers, seed)
+    return Measurement.simulate(shown, operator, std, seed=seed, indices=numbers)
 
 
-def _draw(model: Model, numbers: Sequence[int]) -> list[tuple[LinearOperator, list[int], Tensor]]:
+def _add_phase(model: Model, images: Tensor, numbers: Sequence[int], seed: int) -> Tensor:
+    """Images as the model has them: complex ones by a phase of their number, as in training."""
+    if not model.config.data.phase or images.is_complex():
+        return images
+    size = (images.shape[-2], images.shape[-1])
+    drawn = [draw_phase(size, rng=np.random.default_rng([seed, number])) for number in numbers]
+    return torch.polar(images.clamp_min(0), torch.stack(drawn)[:, None].expand_as(images))
+
+
+def _draw(
+    model: Model, numbers: Sequence[int], data: Path | None
+) -> list[tuple[LinearOperator, list[int], Tensor]]:
     """Operators for these numbers, which of them each is for, and their noise levels."""
     everyone = list(range(len(numbers)))
     if model.config.operator.kind != "family":
         return [(model.operator, everyone, torch.tensor([model.noise_std]))]
-    problems = build_problems(model.config, (model.shape[-2], model.shape[-1]))
+    problems = build_problems(model.config, (model.shape[-2], model.shape[-1]), data=data)
     assert isinstance(problems, DrawnProblems)
     # Far from what training drew; where nothing is measured there is nothing to judge.
     counters = [(1 << 40) + number for number in numbers]
