@@ -180,6 +180,16 @@ def test_the_truth_as_a_sample_explains_the_data(
     assert [card.checks[0].judgement for card in cards] == ["good", "good"]
 
 
+def test_a_model_that_was_never_calibrated_is_amber(
+    masked_model: Model, measurement: Measurement, images: Tensor
+) -> None:
+    facts = {name: fact for name, fact in masked_model.facts.items() if name != "calibration"}
+    model = replace(masked_model, facts=facts)
+    cards = assess(model, measurement, images[:2], images[None, :2])
+    assert [card.light for card in cards] == ["amber", "amber"]
+    assert all("was never calibrated" in card.summary for card in cards)
+
+
 @pytest.mark.parametrize("calibrated", [True, False])
 @pytest.mark.parametrize("value", [nan, inf])
 @pytest.mark.parametrize("part", ["samples", "preview"])
