@@ -45,11 +45,20 @@ def test_root_sum_of_squares_of_everything_is_the_magnitude() -> None:
     torch.testing.assert_close(found, x.abs().to(found), atol=1e-4, rtol=0)
 
 
+@pytest.mark.parametrize(("kind", "more"), [(SparseWavelets, 600), (SparseGradients, 80)])
+def test_as_many_iterations_as_by_default_are_enough(kind, more: int) -> None:
+    """Four times as many change the image by little beside its error."""
+    x = make_image()
+    measurement = measure(x, 0.02, step=4)
+    found, better = (find(kind(10.0, *given), measurement) for given in ((), (more,)))
+    assert find_error(found, better) < 0.25 * find_error(better, x)
+
+
 @pytest.mark.parametrize("kind", [SparseWavelets, SparseGradients])
 def test_hardly_any_weight_leaves_least_squares(kind) -> None:
     """Two independent solvers, sigpy's and ours, find the same image from complete data."""
     measurement = measure(make_image(), full=True)
-    found = find(kind(1e-4, iterations=400), measurement)
+    found = find(kind(1e-4), measurement)
     torch.testing.assert_close(found, find(LeastSquares(), measurement), atol=1e-3, rtol=0)
 
 

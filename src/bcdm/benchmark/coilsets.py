@@ -19,15 +19,15 @@ from bcdm.operators import Sense, whiten_coils
 from bcdm.problems.coils import draw_birdcage, draw_smooth
 from bcdm.problems.scanner import draw_equispaced, draw_poisson_disc
 
-__all__ = ["PATTERNS", "SETS", "Case", "Slice", "draw_mask", "find_object", "open_set"]
+__all__ = ["MIDDLE", "PATTERNS", "SETS", "Case", "Slice", "draw_mask", "find_object", "open_set"]
 
 SETS = ("brain16", "ixi", "openms", "hku")
-PATTERNS = ("equispaced", "poisson")
+MIDDLE = {"equispaced": 0.32, "poisson": 0.2}  # of the samples are the middle, without a gap
+PATTERNS = tuple(MIDDLE)
 HELD_OUT = {"openms": ("patient19", "patient20"), "hku": ("S6A", "S6B")}
 _BRIGHT = 0.8  # the 99 % quantile of slices of IXI, about: real scans are brought there
 _NOISE = 0.02  # of simulated slices, in parts of the largest value
 _COILS = 8
-_POISSON_CENTRE = 0.12
 
 
 class Case(NamedTuple):
@@ -83,13 +83,12 @@ class Slice:
 
 def draw_mask(pattern: str, acceleration: float, one: Slice, seed: int) -> Tensor:
     """Equispaced lines with a middle as fastMRI has it (8 % at 4x, 4 % at 8x), or Poisson discs."""
-    size = (one.kspace.shape[-2], one.kspace.shape[-1])
-    if pattern == "poisson":
-        return draw_poisson_disc(size, acceleration, centre=_POISSON_CENTRE, seed=seed)
-    if pattern != "equispaced":
+    if pattern not in PATTERNS:
         raise InputError(f"a pattern is one of {', '.join(PATTERNS)}, not {pattern!r}")
-    rows = one.lines == -2
-    return draw_equispaced(size, acceleration, centre=0.32 / acceleration, seed=seed, rows=rows)
+    size, part = (one.kspace.shape[-2], one.kspace.shape[-1]), MIDDLE[pattern] / acceleration
+    if pattern == "poisson":
+        return draw_poisson_disc(size, acceleration, centre=part**0.5, seed=seed)
+    return draw_equispaced(size, acceleration, centre=part, seed=seed, rows=one.lines == -2)
 
 
 def find_object(magnitude: Tensor) -> Tensor:

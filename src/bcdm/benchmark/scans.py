@@ -12,7 +12,7 @@ from torch import Tensor
 from bcdm.assessment.kept import Numbers, keep_numbers
 from bcdm.assessment.records import Column, Record
 from bcdm.assessment.statistics import bootstrap
-from bcdm.benchmark.coilsets import PATTERNS, SETS, Case, Slice, draw_mask, open_set
+from bcdm.benchmark.coilsets import MIDDLE, PATTERNS, SETS, Case, Slice, draw_mask, open_set
 from bcdm.benchmark.contestants import (
     LEVEL,
     Classical,
@@ -167,8 +167,9 @@ def _ask(
     """What tells a cell from others."""
     asked: dict[str, object] = {"set": set_name, "mask": mask, "method": one.name}
     asked |= {key: asdict(exam)[key] for key in ("limit", "tuning", "seed")}
+    asked["middle"] = MIDDLE[mask.split(maxsplit=1)[0]]
     if isinstance(one, Classical):
-        return asked | {"weights": one.weights}
+        return asked | {"weights": one.weights, "settings": repr(one.make(1.0))}
     asked["widths"] = exam.widths
     hashes = model.facts["hashes"] if model is not None else None
     return asked | {"samples": one.samples, "calls": one.calls, "model": hashes}

@@ -19,6 +19,9 @@ from bcdm.operators import Sense
 
 __all__ = ["RootSumOfSquares", "SparseGradients", "SparseWavelets"]
 
+_PENALTY = 0.02  # of ADMM, over the power of the operator: it changes the speed, not the result
+_INNER = 8  # conjugate gradients of each of its iterations
+
 
 @dataclass(frozen=True)
 class RootSumOfSquares:
@@ -43,7 +46,7 @@ class SparseWavelets:
     """
 
     weight: float
-    iterations: int = 40
+    iterations: int = 150
 
     def __post_init__(self) -> None:
         _check_weight(self.weight, self.iterations)
@@ -74,11 +77,12 @@ class SparseGradients:
 
     Args:
         weight: $\lambda$, per unit of the image.
-        iterations: Of the primal-dual hybrid gradient method, by sigpy.
+        iterations: Of ADMM, by sigpy. Its default, primal-dual hybrid gradients, was measured three
+            times as wrong in the same time.
     """
 
     weight: float
-    iterations: int = 60
+    iterations: int = 20
 
     def __post_init__(self) -> None:
         _check_weight(self.weight, self.iterations)
@@ -94,10 +98,10 @@ class SparseGradients:
                 maps,
                 self.weight * std**2,
                 weights=mask,
-                # Differences along two axes have a norm of at most 8, squared.
-                tau=1 / (_bound_power(maps) + 8),
-                sigma=1.0,
+                solver="ADMM",
+                rho=_PENALTY * _bound_power(maps),
                 max_iter=self.iterations,
+                max_cg_iter=_INNER,
                 show_pbar=False,
             )
             rows.append(app.run())
