@@ -170,5 +170,6 @@ def test_kills_at_random_moments(
         killer.disturb(number)
     killer.finish()
     assert find_hashes(job) == find_hashes(quiet)
-    leftover = [path.name for path in (tmp_path / "out/shards/00000").iterdir()]
-    assert len(leftover) == 3 * unit.head.shards, leftover
+    # What was killed in the middle of a shard is gone: marker, arrays and lines of each are left.
+    left = [path.name for path in (tmp_path / "out/shards/00000").glob("[0-9]*[!w]")]
+    assert len(left) == 3 * unit.head.shards

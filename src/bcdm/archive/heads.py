@@ -13,7 +13,7 @@ from bcdm.archive.tables import Table, is_table
 from bcdm.errors import InputError
 from bcdm.files import hash_content
 
-__all__ = ["Head", "begin", "open_source", "read_head"]
+__all__ = ["HEAD", "Head", "begin", "open_source", "read_head"]
 
 HEAD = "archive.json"
 _FORMAT = 1
@@ -36,6 +36,10 @@ class Head:
     job: Mapping[str, Any]
     shards: int
     items: int | None
+
+    def encode(self) -> bytes:
+        """A file."""
+        return (json.dumps({"format": _FORMAT, **asdict(self)}, indent=1) + "\n").encode()
 
 
 def open_source(job: Job, place: Place) -> Source:
@@ -93,8 +97,7 @@ def _write_head(job: Job, place: Place, source: Source, settings: Mapping[str, A
         raise InputError(f"{place} is not empty and no archive: choose another OUT")
     shards, items = source.plan()
     head = Head(hash_content(settings), settings, asdict(job), shards, items)
-    content = {"format": _FORMAT, **asdict(head)}
-    place.create(HEAD, (json.dumps(content, indent=1) + "\n").encode())
+    place.create(HEAD, head.encode())
     found = read_head(place)
     assert found is not None
     return found

@@ -92,7 +92,7 @@ class Folder:
         """See `Place`."""
         target = self.path / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        own = target.with_name(f".new-{secrets.token_hex(8)}")
+        own = target.with_name(f"{target.stem}-{secrets.token_hex(8)}.new")
         try:
             own.write_bytes(content)
             flush(own)

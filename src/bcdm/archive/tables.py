@@ -173,7 +173,7 @@ class Table:
 
                 file = h5py.File(self._path, "r", locking=False)
             with file:
-                yield {name: file[name] for name in file if isinstance(file[name], h5py.Dataset)}
+                yield {name: file[name] for name in file if _is_inside(file, name)}
             return
         with library(self._path):
             import zarr
@@ -181,6 +181,16 @@ class Table:
             opened: Any = zarr.open(open_place(self._text).open_store(""), mode="r", zarr_format=3)
             found = {"array": opened} if isinstance(opened, zarr.Array) else dict(opened.arrays())
         yield found
+
+
+def _is_inside(file: Any, name: str) -> bool:
+    """Whether it is an array of the file itself, not of others that it leads to."""
+    import h5py
+
+    if not isinstance(file.get(name, getlink=True), h5py.HardLink):
+        return False
+    held = file[name]
+    return isinstance(held, h5py.Dataset) and not held.is_virtual and held.external is None
 
 
 def _is_by_row(array: Any, axes: int, count: int) -> bool:

@@ -62,6 +62,16 @@ def overhead(path: Path | None, smoke: bool) -> None:
     finish(bench.run(name_command(), smoke=smoke, report=say), path)
 
 
+@benchmark.command("archive")
+@click.option("--ray", is_flag=True, help="Also a worker of Ray.")
+@_exam_options
+def measure_archive(path: Path | None, smoke: bool, ray: bool) -> None:
+    """What an archive costs beside a bare loop: time, bytes, memory, and to see it is finished."""
+    from bcdm.benchmark import archive as bench
+
+    finish(bench.run(name_command(), smoke=smoke, ray=ray, report=say), path)
+
+
 @benchmark.command()
 @click.argument("comparison", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @data_option
