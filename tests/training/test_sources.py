@@ -15,6 +15,7 @@ from bcdm.operators import Sense
 from bcdm.problems.coils import draw_birdcage
 from bcdm.training.sources import Turns, open_source
 from bcdm.training.train import Processes, Trainer
+from bcdm.training.validation import validate
 
 SETTINGS = """
 name: sizes
@@ -119,6 +120,23 @@ def test_a_network_without_attention_serves_other_sizes(config: RunConfig, tmp_p
         assert mean.shape == (2, 1, *size)
         # An untrained network gives what is linear, which here is nearly all.
         assert float((mean - x).abs().mean()) < 0.1
+
+
+def test_data_may_be_cut_and_is_validated_whole(config: RunConfig, tmp_path: Path) -> None:
+    stored = config.model_dump(mode="json") | {"sources": [], "strip": 4}
+    stored["operator"] = config.sources[1].model_dump(mode="json")["operator"]
+    trainer = make_trainer(parse_config(stored), tmp_path / "run", tmp_path)
+    batch = trainer.make_batches(0).batch(0)
+    sizes = []
+    trainer.objective.network.register_forward_pre_hook(
+        lambda _, given: sizes.append(tuple(given[0].shape[-2:]))
+    )
+    trainer.objective(batch.images, batch.counters)
+    network = trainer.state.average.module
+    network.register_forward_pre_hook(lambda _, given: sizes.append(tuple(given[0].shape[-2:])))
+    validate(trainer.objective, network, batch.images, tmp_path, (0.0, 1.0))
+    assert sizes[0] == (4, 12)
+    assert set(sizes[1:]) == {(12, 12)}
 
 
 def test_settings_hold_sources_where_there_are_some(config: RunConfig) -> None:

@@ -188,12 +188,14 @@ class RunConfig(Settings):
     """Sizes that the model is for; left out: the size of its training images alone."""
     sources: tuple[SourceConfig, ...] = ()
     """More training images beside `data`."""
+    strip: int | None = Field(default=None, gt=0)
+    """As that of sources, for the images of `data`; validation has whole ones."""
 
     @model_serializer(mode="wrap")
     def _leave_out_later(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """As for data: settings of finished runs stay the same."""
         stored: dict[str, Any] = write(self)
-        return {k: v for k, v in stored.items() if v or k not in ("scope", "sources")}
+        return {k: v for k, v in stored.items() if v or k not in ("scope", "sources", "strip")}
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:

@@ -106,7 +106,9 @@ class Trainer:
         problems = build_problems(config, (shape[-2], shape[-1]), operator, data)
         self.problems = problems.to(processes.device)
         options = config.training
-        self.objective = Objective(method, self.problems, options.levels, options.seed)
+        self.objective = Objective(
+            method, self.problems, options.levels, options.seed, config.strip
+        )
         self.sources = [
             open_source(config, k, data, rank=processes.rank, world_size=processes.world)
             for k in range(len(config.sources))
