@@ -15,7 +15,8 @@ from bcdm.data import open_images
 from bcdm.errors import InputError
 from bcdm.problems.coils import draw_birdcage
 from bcdm.problems.mapfile import read_measured
-from bcdm.training.raw import divide_subjects, prepare
+from bcdm.scans import Scan
+from bcdm.training.raw import combine, divide_subjects, prepare
 
 SIZE, SLICES, COILS = (24, 20), 2, 3
 HEADER = """<ismrmrdHeader xmlns="http://www.ismrm.org/ISMRMRD"><encoding>
@@ -105,6 +106,29 @@ def test_two_commands_from_raw_files_to_a_model(folder: Path, tmp_path: Path) ->
     assert model.config.data.phase
     # Nothing of this machine is in the model.
     assert str(tmp_path) not in yaml.safe_dump(model.config.model_dump(mode="json"))
+
+
+def test_a_noise_scan_makes_noisy_coils_count_less() -> None:
+    """One coil is ten times as noisy as the others, and a noise scan says so."""
+    rng = np.random.default_rng(1)
+
+    def draw_noise(*shape: int) -> np.ndarray:
+        parts = rng.standard_normal((2, COILS, *shape))
+        parts[:, 0] *= 10
+        return (parts[0] + 1j * parts[1]).astype(np.complex64)
+
+    kspace = draw_kspace(0, 24)
+    kspace = kspace + np.stack([draw_noise(*SIZE) for _ in range(SLICES)])
+    mask = np.ones(SIZE, bool)
+    errors = []
+    for noise in (None, draw_noise(2000)):
+        scan = Scan(Path("a"), "ISMRMRD", "k-space", kspace, mask, noise, SIZE, {})
+        found = np.abs(combine(scan).images)
+        truth = np.abs(draw_images(0))
+        # Whitened coils see with other weights: judged where there is nothing to see.
+        air = truth[0] == 0
+        errors.append(found[0][air].mean() / np.median(found[0][~air]))
+    assert errors[1] < 0.5 * errors[0]
 
 
 def test_images_get_a_common_size(folder: Path, tmp_path: Path) -> None:
