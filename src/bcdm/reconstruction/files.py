@@ -23,6 +23,7 @@ from bcdm.reconstruction.fitting import Fitted
 from bcdm.reconstruction.items import LEVEL, Plan, RefusedError
 from bcdm.reconstruction.posterior import Posterior
 from bcdm.reconstruction.provenance import OPERATOR, SAMPLES, collect, name_slice, seal
+from bcdm.reconstruction.stored import StoredPosteriors
 from bcdm.scans import Results, check_results, write_results
 from bcdm.trust import Trust, find_unfamiliar, join
 
@@ -46,7 +47,7 @@ class Finished:
         left_out: Numbers of slices that no file of images holds, because they are red.
     """
 
-    posteriors: list[Posterior]
+    posteriors: Sequence[Posterior]
     cards: list[Trust]
     files: list[Path]
     provenance: dict[str, Any]
@@ -101,9 +102,12 @@ def reconstruct_scan(
         cards = [one.trust[0] for one in posteriors]
         left_out = _choose_left_out(posteriors, cards, plan)
         _keep_measurement(out, fitted, y)
+        asked = {one.number for one in features}
         shown = [
-            crop_middle(fitted.weigh(one.values[:, 0], number), fitted.scan.size)
-            for number, one in enumerate(posteriors)
+            crop_middle(fitted.weigh(posteriors[number].values[:, 0], number), fitted.scan.size)
+            if number in asked
+            else torch.empty(0)
+            for number in range(len(posteriors))
         ]
         weighed = weigh(features, shown, fitted.units.gain, find_region_factors(model))
         files: list[Path] = []
@@ -175,7 +179,10 @@ def _prepare(model: Model, fitted: Fitted, plan: Plan) -> tuple[dict[str, Any], 
         )
     count = len(fitted.scan.data)
     check_results(fitted.scan, (count, fitted.image_shape[0], *fitted.scan.size))
-    y = torch.cat([fitted.measure(number).y for number in range(count)]).cpu().numpy()
+    first = fitted.measure(0).y.numpy()
+    y = np.empty((count, *first.shape[1:]), first.dtype)
+    for number in range(count):
+        y[number] = fitted.measure(number).y[0].numpy()
     return collect(model, fitted.scan.path, fitted.operator, y, settings), y
 
 
@@ -215,12 +222,15 @@ class _Progress:
 
 def _draw_slices(
     model: Model, fitted: Fitted, plan: Plan, store: Any, say: Callable[[str], None]
-) -> list[Posterior]:
+) -> StoredPosteriors:
     """Draws the samples that are not on disk yet, a batch at a time."""
     drawer, provenance = Drawer(model.method, plan), store.attrs["provenance"]
     count = len(fitted.scan.data)
-    items = [Item(name_slice(provenance, k), fitted.measure(k)) for k in range(count)]
-    places = {item: number for number, item in enumerate(items)}
+    places: dict[str, int] = {name_slice(provenance, k): k for k in range(count)}
+
+    def make_item(number: int) -> Item:
+        return Item(name_slice(provenance, number), fitted.measure(number))
+
     done = [store.attrs["done"].get(str(number), 0) for number in range(count)]
     with _Progress(count * plan.samples, say) as progress:
         progress.advance(sum(done), drawn=False)
@@ -230,23 +240,23 @@ def _draw_slices(
                 if one.error is not None:
                     raise one.error
                 assert one.image is not None
-                store[places[one.item], one.number] = one.image.cpu().numpy()
-                done[places[one.item]] = one.number + 1
+                place = places[one.item.id]
+                store[place, one.number] = one.image.cpu().numpy()
+                done[place] = one.number + 1
             if drawn:
                 # Only now: a sample counts once it is whole on disk.
                 store.attrs["done"] = {str(number): stop for number, stop in enumerate(done)}
                 progress.advance(len(drawn), drawn=True)
 
-        for number, item in enumerate(items):
+        for number in range(count):
+            # Made when it is its turn: of a volume, a batch and what is in it are in memory.
+            item = make_item(number) if done[number] < plan.samples else None
             for k in range(done[number], plan.samples):
+                assert item is not None
                 keep(drawer.add(item, k))
         keep(drawer.flush())
-    previews = [draw_preview(model.method, item, plan.seed) for item in items]
-    stored = [torch.from_numpy(np.asarray(store[number]))[:, None] for number in range(count)]
-    return [
-        Posterior(model, item.measurement, preview, samples)
-        for item, preview, samples in zip(items, previews, stored, strict=True)
-    ]
+    previews = [draw_preview(model.method, make_item(number), plan.seed) for number in range(count)]
+    return StoredPosteriors(model, fitted, store, previews)
 
 
 def _open_store(

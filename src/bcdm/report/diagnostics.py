@@ -15,19 +15,19 @@ __all__ = ["make_coverage", "make_residuals"]
 
 def make_residuals(posteriors: Sequence[Posterior]) -> tuple[Curve, ...]:
     """The residual of a sample in units of the noise, beside the normal law it should have."""
-    finite = [one for one in posteriors if bool(one.samples.isfinite().all())]
-    if not finite:
-        return ()
-    parts = []
-    for one in finite:
+    edges = np.linspace(-5, 5, 41)
+    counts = np.zeros(len(edges) - 1)
+    for one in posteriors:
+        if not bool(one.samples.isfinite().all()):
+            continue
         residual = one.measurement.residual(one.samples[0])[0]
         mask = one.measurement.data_mask
         kept = residual[mask.expand(1, *residual.shape)[0]] if mask is not None else residual
         flat = torch.view_as_real(kept) if kept.is_complex() else kept
-        parts.append(flat.flatten().cpu().numpy())
-    values = np.clip(np.concatenate(parts), -5, 5)
-    edges = np.linspace(-5, 5, 41)
-    density, _ = np.histogram(values, edges, density=True)
+        counts += np.histogram(np.clip(flat.flatten().cpu().numpy(), -5, 5), edges)[0]
+    if not counts.any():
+        return ()
+    density = counts / (counts.sum() * np.diff(edges))
     middle = (edges[1:] + edges[:-1]) / 2
     normal = np.exp(-(middle**2) / 2) / math.sqrt(2 * math.pi)
     series = {"this scan": (edges, density), "noise alone": (middle, normal)}

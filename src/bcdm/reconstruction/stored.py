@@ -1,0 +1,51 @@
+"""Posteriors of many slices whose samples lie on disk."""
+
+from collections.abc import Sequence
+from typing import Any, overload
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bcdm.checkpoint import Model
+from bcdm.reconstruction.fitting import Fitted
+from bcdm.reconstruction.posterior import Posterior
+
+__all__ = ["StoredPosteriors"]
+
+
+class StoredPosteriors(Sequence[Posterior]):
+    """The posterior of each slice; its samples are read when it is asked for.
+
+    Of a volume only the slice that is looked at is in memory.
+
+    Args:
+        model: What drew them.
+        fitted: The scan.
+        store: Samples (slices, samples, C, H, W), an array of zarr.
+        previews: Of each slice, (1, C, H, W).
+    """
+
+    def __init__(
+        self, model: Model, fitted: Fitted, store: Any, previews: Sequence[Tensor]
+    ) -> None:
+        self._model, self._fitted = model, fitted
+        self._store, self._previews = store, previews
+
+    def __len__(self) -> int:
+        return len(self._previews)
+
+    @overload
+    def __getitem__(self, number: int) -> Posterior: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[Posterior]: ...
+
+    def __getitem__(self, number: int | slice) -> Posterior | list[Posterior]:
+        if isinstance(number, slice):
+            return [self[one] for one in range(*number.indices(len(self)))]
+        # Negative numbers count from the end; those beyond it end a loop over all.
+        place = range(len(self))[number]
+        samples = torch.from_numpy(np.asarray(self._store[place]))[:, None]
+        measurement = self._fitted.measure(place)
+        return Posterior(self._model, measurement, self._previews[place], samples)
