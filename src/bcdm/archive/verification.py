@@ -6,7 +6,7 @@ from itertools import islice
 
 import numpy as np
 
-from bcdm.archive.heads import Head, begin
+from bcdm.archive.heads import Head
 from bcdm.archive.job import Job
 from bcdm.archive.markers import Marker, list_markers, read_marker
 from bcdm.archive.places import Place
@@ -14,7 +14,9 @@ from bcdm.archive.status import open_archive
 from bcdm.archive.store import hash_shard, open_group
 from bcdm.archive.unit import Unit, open_unit
 from bcdm.errors import InputError
+from bcdm.files import hash_path
 from bcdm.reconstruction.verification import TOLERANCE, Verdict
+from bcdm.shelf import find_model
 
 __all__ = ["verify"]
 
@@ -71,8 +73,10 @@ def _draw_again(
 ) -> Iterator[Verdict]:
     job = Job(**head.job)
     job = replace(job, model=model or job.model, out=str(place), source=source or job.source)
-    if source is None:
-        begin(job, print)  # refuses a model that has changed
+    same = hash_path(find_model(job.model) / "config.json") == head.settings["model"]
+    yield Verdict("model", same, "as it was" if same else "changed: nothing is drawn again")
+    if not same:
+        return
     unit, generator = open_unit(job, head), np.random.default_rng(seed)
     for _ in range(count):
         shard = int(generator.integers(head.shards))
