@@ -10,6 +10,12 @@ from click.testing import CliRunner
 from bcdm.commands import cli
 
 
+def _quicken(exam: list[object]) -> list[str]:
+    """The same without samples, and without a file."""
+    words = [str(a) for a in exam if str(a) != "--json" and not str(a).endswith("r.json")]
+    return [*words, "--sampled", "0"]
+
+
 def test_a_tiny_comparison(tmp_path: Path) -> None:
     split = np.array(["train"] * 8 + ["val"] * 4 + ["test"] * 6)
     subject = np.array([f"s{k // 2}" for k in range(len(split))])
@@ -27,7 +33,17 @@ def test_a_tiny_comparison(tmp_path: Path) -> None:
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(config))
     model = str(tmp_path / "run/model")
     train = ["train", tmp_path / "tiny.yaml", "--data", tmp_path, "--out", tmp_path / "run"]
-    exam = ["benchmark", "patterns", model, "--rival", model, "--data", tmp_path, "--limit", 3]
+    exam: list[object] = [
+        "benchmark",
+        "patterns",
+        model,
+        "--rival",
+        model,
+        "--data",
+        tmp_path,
+        "--limit",
+        3,
+    ]
     exam += ["--sampled", 2, "--samples", 2, "--calls", 1]
     exam += ["--work", tmp_path / "work", "--json", tmp_path / "r.json"]
     for arguments in (train, exam):
@@ -45,5 +61,9 @@ def test_a_tiny_comparison(tmp_path: Path) -> None:
         measured = [row["case"] for row in own if row["name"] in ("PSNR", "CRPS")]
         counts = {case["estimate"]: case["images"] for case in measured}
         assert counts == {"one-call mean": 3, "sample mean": 2, "samples": 2}
+    quick = CliRunner().invoke(cli, _quicken(exam))
+    assert quick.exit_code == 0, quick.output
+    assert "one-call mean" in quick.output
+    assert "sample mean" not in quick.output
     table = (tmp_path / "r.md").read_text()
     assert "| poisson 8x | linear estimate |" in table

@@ -48,7 +48,7 @@ class Exam:
 
     Attributes:
         limit: Test subjects, one image each, for the mean by one call.
-        sampled: How many of them, evenly spaced, are sampled.
+        sampled: How many of them, evenly spaced, are sampled; 0 for none.
         samples: Of each.
         calls: Network calls per sample.
         noise_std: In the model's units.
@@ -143,6 +143,16 @@ def _score(model: Model, images: Tensor, masks: Tensor, exam: Exam) -> Numbers:
         items = identify(part)
         means.append(posterior_mean(model.condition(part), seed=exam.seed, items=items))
         linear.append(model.method.parameterisation.estimate_linearly(part))
+    judge = model.familiarity
+    if judge is None:
+        raise InputError(f"{model.config.name} was trained for one operator, not for a family")
+    found = {
+        "linear": rate(torch.cat(linear), images).numpy(),
+        "PSNR, one-call mean": rate(torch.cat(means), images).numpy(),
+        "accepted": judge_masks(judge, masks, exam.noise_std),
+    }
+    if not exam.sampled:
+        return found
     some = torch.tensor(choose_evenly(len(images), exam.sampled))
     posterior = reconstruct(
         model,
@@ -152,15 +162,9 @@ def _score(model: Model, images: Tensor, masks: Tensor, exam: Exam) -> Numbers:
         seed=exam.seed,
         progress=False,
     )
-    judge = model.familiarity
-    if judge is None:
-        raise InputError(f"{model.config.name} was trained for one operator, not for a family")
-    return {
-        "linear": rate(torch.cat(linear), images).numpy(),
-        "PSNR, one-call mean": rate(torch.cat(means), images).numpy(),
+    return found | {
         "PSNR, sample mean": rate(posterior.mean, images[some]).numpy(),
         "CRPS, samples": crps(posterior.samples, images[some]).numpy(),
-        "accepted": judge_masks(judge, masks, exam.noise_std),
     }
 
 
@@ -197,11 +201,9 @@ def _compare(
     exam: Exam,
     make: Callable[..., Record],
 ) -> Iterator[Record]:
-    for metric, sign in (
-        ("PSNR, one-call mean", 1),
-        ("PSNR, sample mean", 1),
-        ("CRPS, samples", -1),
-    ):
+    for metric, sign in _SIGNS:
+        if metric not in mine:
+            continue
         values = sign * (mine[metric] - theirs[metric])
         groups = [subjects[k] for k in choose_evenly(len(subjects), len(values))]
         case: dict[str, object] = {"masks": kind, "metric": metric, "rival": rival}

@@ -209,7 +209,7 @@ def masks(model: str, draws: int, path: Path | None) -> None:
 @click.option("--rival", help="Another model, on the same images and masks.")
 @data_option
 @click.option("--limit", default=24, show_default=True, help="Test subjects, one image each.")
-@click.option("--sampled", default=8, show_default=True, help="How many of them are sampled.")
+@click.option("--sampled", default=8, show_default=True, help="Of them, sampled; or 0.")
 @click.option("--samples", default=8, show_default=True, help="Of each of these.")
 @click.option("--calls", default=8, show_default=True, help="Network calls per sample.")
 @work_option("runs/patterns")
