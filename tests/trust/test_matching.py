@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from bcdm.checkpoint import Model
+from bcdm.checkpoint.settings import ScopeConfig
 from bcdm.measurement import Measurement
 from bcdm.operators import BlockMean, FourierMask, LinearOperator, PixelMask
 from bcdm.trust import UnfitError, check_operator, find_unfamiliar
-from bcdm.trust.matching import is_near
+from bcdm.trust.matching import fits_size, is_near
 
 
 def scale(model: Model, factor: float) -> PixelMask:
@@ -43,6 +44,26 @@ def test_another_operator_is_refused(masked_model: Model, other: LinearOperator)
 def test_more_than_rounding_is_refused(masked_model: Model, factor: float) -> None:
     with pytest.raises(UnfitError, match="measures something else"):
         check_operator(scale(masked_model, factor), masked_model)
+
+
+def test_an_operator_of_complex_data_is_matched_too(masked_model: Model) -> None:
+    mask = torch.arange(256).reshape(16, 16) % 3 == 0
+    model = replace(masked_model, trained_operator=FourierMask(mask, real=True))
+    check_operator(FourierMask(mask.clone(), real=True), model)
+    with pytest.raises(UnfitError, match="measures something else"):
+        check_operator(FourierMask(mask.roll(1, 0), real=True), model)
+
+
+def test_sizes_that_a_model_makes(masked_model: Model) -> None:
+    """Its own, or with a scope any other of as many channels."""
+    scope = ScopeConfig(sides=(16, 32), spacing=(1.0, 2.0))
+    config = masked_model.config.model_copy(update={"scope": scope})
+    shapes = [(1, 16, 16), (1, 24, 20), (2, 24, 20), (24, 20)]
+    for model, expected in (
+        (masked_model, [True, False, False, False]),
+        (replace(masked_model, config=config), [True, True, False, False]),
+    ):
+        assert [fits_size(model, shape) for shape in shapes] == expected
 
 
 def test_each_measurement_is_matched_alone(masked_model: Model, images: Tensor) -> None:
