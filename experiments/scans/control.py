@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import bcdm
+from bcdm.checkpoint import Model, load
 from bcdm.data.phase import draw_phase
 from bcdm.diffusion import posterior_mean
 from bcdm.files import write_text
@@ -58,7 +58,7 @@ def find_psnr(found: Tensor, truth: Tensor) -> float:
 
 
 @torch.no_grad()
-def compare(model: bcdm.checkpoint.Model, x: Tensor, coils: Sequence[int]) -> list[dict[str, Any]]:
+def compare(model: Model, x: Tensor, coils: Sequence[int]) -> list[dict[str, Any]]:
     """A row for each mask, acceleration and number of coils."""
     rows = []
     for count in coils:
@@ -83,7 +83,7 @@ def compare(model: bcdm.checkpoint.Model, x: Tensor, coils: Sequence[int]) -> li
 if __name__ == "__main__":
     folder, data, out = sys.argv[1:4]
     slices = read_slices(Path(data), int(sys.argv[4]) if len(sys.argv) > 4 else 16)
-    loaded = bcdm.load(folder)
+    loaded = load(folder)
     record = {
         "slices": len(slices),
         "noise_std": NOISE,
