@@ -55,7 +55,11 @@ _LATER = ("count", "lesions", "contrast", "turn", "zoom", "phase", "shading")
 
 
 class DataConfig(Settings):
-    """Where clean images come from and how they are prepared."""
+    """Where clean images come from and how they are prepared.
+
+    Not `Preparation` and `Augmentation` themselves: a file has one flat group for both, and the
+    source's range may be unknown until its images are open. A test holds the three together.
+    """
 
     path: str
     """File or folder, relative to the data folder (--data or BCDM_DATA) or absolute."""
