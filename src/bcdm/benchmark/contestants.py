@@ -167,9 +167,9 @@ def list_classical() -> list[Classical]:
     """From what takes no thought to what was the best before networks."""
     return [
         Classical("root sum of squares", lambda _: RootSumOfSquares()),
-        Classical("CG-SENSE", LeastSquares, (0.03, 0.06, 0.12, 0.25, 0.5, 1.0, 4.0)),
-        Classical("l1-wavelet", SparseWavelets, (1.0, 3.0, 10.0, 30.0, 100.0)),
-        Classical("total variation", SparseGradients, (1.0, 3.0, 10.0, 30.0, 100.0)),
+        Classical("CG-SENSE", LeastSquares, (0.008, 0.015, 0.03, 0.06, 0.12, 0.25, 0.5, 1.0)),
+        Classical("l1-wavelet", SparseWavelets, (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)),
+        Classical("total variation", SparseGradients, (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)),
     ]
 
 
