@@ -154,3 +154,17 @@ def test_one_coil_with_a_phase_and_what_real_models_say(
     given = ("--maps", tmp_path / "none.npy")
     refused = run(*arguments, "--model", scanner, "-o", tmp_path / "real", *given)
     assert "maps of coils are for k-space and models of complex images" in str(refused.exception)
+
+
+def test_what_is_inspected_and_what_cannot_be_simulated(receivers: Path, tmp_path: Path) -> None:
+    path = tmp_path / "scan.npz"
+    np.savez(path, kspace=make_kspace(1, (48, 40))[0])
+    said = run("inspect", path)
+    assert said.exit_code == 0, said.output
+    assert "3 coils" in said.output
+    assert "what coils do not share" in said.output
+    assert "for models of complex images" in said.output
+    np.save(tmp_path / "image.npy", np.ones((16, 16), np.float32))
+    simulated = ("--simulate", "--model", receivers, "-o", tmp_path / "out")
+    refused = run("reconstruct", tmp_path / "image.npy", *simulated)
+    assert "knows no phase and no coils" in str(refused.exception)

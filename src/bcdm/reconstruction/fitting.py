@@ -15,14 +15,13 @@ from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.noise import (
     NoiseEstimate,
-    estimate_from_coils,
     estimate_from_image,
     estimate_from_k_space,
     estimate_from_noise_scan,
     find_phase,
 )
 from bcdm.operators import FourierMask, LinearOperator, PixelMask, Sense
-from bcdm.reconstruction.receiving import receive
+from bcdm.reconstruction.receiving import find_noise, receive
 from bcdm.reconstruction.units import Units, choose_units, find_range
 from bcdm.scans import Scan, remove_oversampling
 from bcdm.trust.matching import UnfitError, check_operator, check_size
@@ -95,7 +94,7 @@ def estimate_noise(scan: Scan) -> NoiseEstimate:
         found = estimate_from_noise_scan(scan.noise)
         return found.estimate
     if scan.kind == "k-space" and scan.data.shape[1] > 1:
-        return estimate_from_coils(scan.data, scan.mask).estimate
+        return find_noise(scan).estimate
     if scan.kind == "k-space":
         return estimate_from_k_space(scan.data, scan.mask)
     return estimate_from_image(scan.data, scan.mask)

@@ -16,7 +16,7 @@ from bcdm.operators import Sense
 from bcdm.problems.coils import normalise_maps
 from bcdm.scans import Scan
 
-__all__ = ["Received", "receive"]
+__all__ = ["Received", "find_noise", "receive"]
 
 _SLICES = 5  # that the noise is estimated from, about the middle of a volume
 _RECIPE = b"espirit/1"  # changes where maps would: kept ones are then no longer taken
@@ -66,7 +66,7 @@ def receive(
         data=scan.data if alive.all() else scan.data[:, alive],
         noise=None if scan.noise is None else scan.noise[alive],
     )
-    found = _find_noise(scan, noise_std)
+    found = find_noise(scan, noise_std)
     noise = found.estimate
     if noise_std is not None:
         noise = NoiseEstimate(noise_std, 0.0, "stated", 0)
@@ -90,7 +90,13 @@ def receive(
     return Received(replace(scan, data=white), operator, noise, stacked)
 
 
-def _find_noise(scan: Scan, noise_std: float | None) -> NoiseScan:
+def find_noise(scan: Scan, noise_std: float | None = None) -> NoiseScan:
+    """The noise of the coils: stated, by the noise scan of the file, or from slices in the middle.
+
+    Args:
+        scan: k-space.
+        noise_std: Of every coil alike, if it is known.
+    """
     coils = scan.data.shape[1]
     if noise_std is not None:
         return NoiseScan(noise_std**2 * np.eye(coils, dtype=np.complex128), 2)

@@ -43,6 +43,11 @@ def simulate_scan(
     check_noise(noise_std)
     if scan.kind != "image":
         raise InputError(f"{scan.path.name} holds k-space: --simulate takes clean images")
+    if model.config.data.phase:
+        raise InputError(
+            f"{model.config.name} makes complex images; --simulate knows no phase and no coils: "
+            "give k-space"
+        )
     preparation = model.preparation
     if preparation.crop is not None and scan.format in ("DICOM", "NIfTI"):
         raise InputError(
