@@ -37,7 +37,7 @@ def fit_widths(
     for posterior, truth in known:
         black = posterior.model.config.data.value_range[0]
         signal = find_signal(posterior.image, black).expand(truth.shape)
-        bins.append(torch.bucketize(signal.float(), edges, right=True).flatten())
+        bins.append(torch.bucketize(signal.float().contiguous(), edges, right=True).flatten())
         for level in levels:
             ratios[level].append(exceed(posterior, truth, level))
     place = torch.cat(bins)
