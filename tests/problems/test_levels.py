@@ -79,3 +79,8 @@ def test_levels_cover_the_range() -> None:
     # Each batch covers the range evenly: its mean hardly varies.
     means = log_snr.reshape(-1, 32).mean(1)
     assert float(means.std()) < 0.25 * float(log_snr.std()) / 32**0.5 * 2
+
+
+def test_levels_of_the_earliest_times_are_at_the_clean_end() -> None:
+    drawn = Levels(end=0.0, uniform_time=True).draw(VP(), 0, torch.arange(200000)).log_snr
+    assert float(drawn.max()) == pytest.approx(VP().log_snr_range[1], abs=1e-6)
