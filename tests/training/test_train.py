@@ -280,3 +280,25 @@ def test_all_processes_wait_for_a_validation(make_trainer: Make) -> None:
 def test_the_optimiser_is_the_one_of_the_settings(make_trainer: Make) -> None:
     (group,) = make_trainer(betas=(0.5, 0.75)).state.optimizer.param_groups
     assert tuple(group["betas"]) == (0.5, 0.75)
+
+
+def test_maps_of_coils_are_looked_for_beside_the_data(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.delenv("BCDM_DATA", raising=False)
+    folder = tmp_path / "data"
+    folder.mkdir()
+    np.save(tmp_path / "images.npy", np.full((4, 8, 8), 9, np.uint8))
+    np.save(folder / "maps.npy", np.ones((2, 8, 8), np.complex64))
+    masks = {"acceleration": [2, 4]}
+    receivers = {"kind": "receivers", "coils": [2, 2], "masks": masks, "maps": "maps.npy"}
+    config = parse_config({
+        "name": "tiny",
+        "data": {"path": "images.npy", "phase": True, "value_range": [0, 1]},
+        "operator": {"kind": "family", "members": [receivers]},
+        "noise_std": [0.01, 0.1],
+        "network": {"width": 4, "multipliers": [1], "blocks": 1, "attention": [],
+                    "progressive_input": "none", "progressive_output": "none"},
+        "training": {"steps": 1},
+    })  # fmt: skip
+    images = ArrayFile(tmp_path / "images.npy")
+    trainer = Trainer(config, images, None, tmp_path / "run", Processes(), data=folder)
+    assert trainer.problems.draw(range(4))

@@ -22,8 +22,9 @@ REASONS = Path(__file__).with_name("reasons.json")
 # How each mutant ended, for --again.
 KEPT = ROOT / ".mutation"
 REQUIRED = 0.85
-# CPU seconds of tests for one mutant, by their cost without it, fastest first.
-BUDGET = 20.0
+# CPU seconds of tests for one mutant, by their cost without it, fastest first: most are killed by
+# the first part, and who survives that meets the second.
+BUDGETS = (20.0, 80.0)
 
 
 def main() -> None:
@@ -111,15 +112,32 @@ def judge(path: Path, mutant: Mutant, found: dict[str, Any]) -> str:
         if not mutant.inside
         or any(file == str(path) and first <= line <= last for file, line in test["lines"])
     )
-    chosen, cost = [], 0.0
-    for seconds, name in reaching:
-        cost += seconds
-        if cost > BUDGET and chosen:
-            break
-        chosen.append(name)
-    if not chosen:
+    if not reaching:
         return "unreached"
-    return run_mutant(path, apply(path.read_text(), mutant.index), chosen, 10 + 4 * cost)
+    outcome = "survived"
+    for part in split(reaching):
+        outcome = run_mutant(
+            path,
+            apply(path.read_text(), mutant.index),
+            [name for _, name in part],
+            10 + 4 * sum(seconds for seconds, _ in part),
+        )
+        if outcome != "survived":
+            break
+    return outcome
+
+
+def split(tests: list[tuple[float, str]]) -> list[list[tuple[float, str]]]:
+    """The tests in parts, one a budget; a part has one test at least, while there are any."""
+    parts = []
+    for budget in BUDGETS:
+        cost, taken = 0.0, 0
+        while taken < len(tests) and (not taken or cost + tests[taken][0] <= budget):
+            cost += tests[taken][0]
+            taken += 1
+        parts.append(tests[:taken])
+        tests = tests[taken:]
+    return [part for part in parts if part]
 
 
 def describe(name: str, seed: int, population: int, outcomes: dict[str, str]) -> dict[str, Any]:
