@@ -1,4 +1,5 @@
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from bcdm.methods import LeastSquares
 from bcdm.operators import Sense
 
 SIDE = 48
+REAL = Path(os.environ.get("BCDM_DATA", "")) / "pulseq_brain_16coil_full"
 CLASSICAL = ("root sum of squares", "CG-SENSE", "l1-wavelet")
 CONTROL = "linear Gaussian posterior"
 SETTINGS = """
@@ -179,6 +181,7 @@ def test_the_object_is_the_head_with_what_is_dark_in_it() -> None:
 
 
 @pytest.mark.data
+@pytest.mark.skipif(not REAL.is_dir(), reason=f"BCDM_DATA names no folder with {REAL.name} in it")
 def test_the_real_scan_has_white_noise_and_a_reference() -> None:
     (scan,) = open_set("brain16", None, 1, tuning=False, seed=0)
     assert scan.kspace.shape == (16, 128, 128)
