@@ -6,7 +6,7 @@ convolution is a matrix of the coils at every pixel, and the maps there are its 
 eigenvalue 1.
 
 Written here and not taken from sigpy because sigpy calibrates on a square alone: where a mask has
-few lines in the middle, that is a small part of what was sampled (docs/decisions/0031).
+few lines in the middle, that is a small part of what was sampled (docs/decisions/0027).
 """
 
 import numpy as np
