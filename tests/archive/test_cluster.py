@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,47 +14,12 @@ from bcdm.archive import cluster
 from bcdm.archive.heads import begin
 from bcdm.archive.job import Job
 from bcdm.archive.progress import Tally
+from bcdm.benchmark.processes import list_descendants, list_listeners, read_command
 from bcdm.errors import InputError
 
 cluster.protect()
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-def list_descendants(root: int) -> list[int]:
-    """All processes that a process has started, and theirs."""
-    parents = {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                text = (folder / "stat").read_text()
-            except OSError:
-                continue
-            parents[int(folder.name)] = int(text.rpartition(")")[2].split()[1])
-    found, last = {root}, set[int]()
-    while found != last:
-        last, found = found, found | {own for own, above in parents.items() if above in found}
-    return sorted(found)
-
-
-def list_listeners(processes: list[int]) -> list[str]:
-    """Addresses on which processes listen."""
-    inodes = set()
-    for process in processes:
-        for entry in Path(f"/proc/{process}/fd").glob("*"):
-            try:
-                inodes.add(os.readlink(entry).removeprefix("socket:[").removesuffix("]"))
-            except OSError:
-                continue
-    addresses = []
-    for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
-        for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == "0A" and fields[9] in inodes:
-                held = bytes.fromhex(fields[1].partition(":")[0])
-                words = [held[k : k + 4][::-1] for k in range(0, len(held), 4)]
-                addresses.append(socket.inet_ntop(family, b"".join(words)))
-    return addresses
 
 
 @pytest.fixture(scope="module")
@@ -93,8 +57,7 @@ def test_a_killed_worker_changes_no_bit(started: None, scanner: Path, rows, tmp_
         if killed or line.startswith("0 of"):
             return
         for process in list_descendants(os.getpid()):
-            name = Path(f"/proc/{process}/cmdline").read_bytes()
-            if name.startswith(b"ray::do_shard"):
+            if read_command(process).startswith("ray::do_shard"):
                 killed.append(process)
                 os.kill(process, signal.SIGKILL)
                 return

@@ -6,10 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
 import pytest
-from tests.archive.cases import FAST, find_hashes, open_job, write_table
-from tests.archive.killing import Killer
+from tests.archive.cases import find_hashes, open_job
 
 from bcdm.archive.heads import begin
 from bcdm.archive.job import Job
@@ -157,28 +155,3 @@ def test_progress_in_words(job: Job) -> None:
     tally.finish(counts, new=True)
     assert "0.1 a second, about 0:03:20 to go" in tally.describe()
     assert "0.15 a second, about 0:01:40 to go" in tally.describe(begun=5)
-
-
-@pytest.mark.parametrize(
-    ("rounds", "copies"), [(2, 6), pytest.param(20, 60, marks=pytest.mark.slow)]
-)
-def test_kills_at_random_moments(
-    rounds: int, copies: int, scanner: Path, rows, tmp_path: Path
-) -> None:
-    """Workers and driver are killed; every item is there once, with the bits of a quiet run."""
-    table = write_table(
-        tmp_path / "t.zarr", np.concatenate([rows * (1 + k / 40) for k in range(copies)])
-    )
-    quiet = Job(str(table), str(tmp_path / "quiet"), str(scanner), shard=5, **FAST)
-    unit = open_job(quiet)
-    for shard in range(unit.head.shards):
-        unit.run(shard)
-    job = replace(quiet, out=str(tmp_path / "out"))
-    killer = Killer(job, seed=rounds)
-    for number in range(rounds):
-        killer.disturb(number)
-    killer.finish()
-    assert find_hashes(job) == find_hashes(quiet)
-    # What was killed in the middle of a shard is gone: marker, arrays and lines of each are left.
-    left = [path.name for path in (tmp_path / "out/shards/00000").glob("[0-9]*[!w]")]
-    assert len(left) == 3 * unit.head.shards

@@ -1,5 +1,7 @@
 """An archive in S3, and measurements from it, against a real server on this machine."""
 
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -63,9 +65,36 @@ def test_files_are_whole_and_created_once(bucket: str) -> None:
     place.write("x/y/b.json", b"four")
     assert sorted(place.list("x")) == ["a.json", "y"]
     assert list(place.walk()) == ["x/a.json", "x/y/b.json"]
+    names = ["x/a.json", "x/none", "x/y/b.json"] * 50
+    assert list(place.read_all(names)) == [b"three", None, b"four"] * 50
     place.remove("x/y")
     place.remove("x/none")
     assert list(place.list("x")) == ["a.json"]
+
+
+def test_one_plans_at_a_time_and_a_dead_one_is_replaced(bucket: str, monkeypatch) -> None:
+    monkeypatch.setattr("bcdm.archive.objects._LEASE_SECONDS", 0.4)
+    place, other, said, order = ObjectStore(bucket), ObjectStore(bucket), [], []
+    held = threading.Event()
+
+    def plan() -> None:
+        held.wait()
+        with other.alone(said.append):
+            order.append("second")
+
+    waiting = threading.Thread(target=plan)
+    waiting.start()
+    with place.alone(print):
+        held.set()
+        time.sleep(1.0)  # longer than a lease: whoever lives keeps it
+        order.append("first")
+    waiting.join()
+    assert order == ["first", "second"]
+    assert "waiting for it" in said[0]
+    place.create(".planning", b"of one that was killed")
+    with place.alone(said.append):
+        pass
+    assert list(place.list("")) == []
 
 
 def test_the_bits_of_a_local_archive(bucket: str, job: Job, rows) -> None:
@@ -118,6 +147,6 @@ def test_a_server_that_is_gone_is_no_fault_of_an_item(
     bucket: str, job: Job, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    monkeypatch.setattr("bcdm.archive.places._RETRIES", 0)
+    monkeypatch.setattr("bcdm.archive.objects._RETRIES", 0)
     with pytest.raises(MachineError, match="cannot be read"):
         begin(replace(job, out=f"{bucket}/out"), print)

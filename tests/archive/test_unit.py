@@ -2,6 +2,7 @@
 
 import errno
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from bcdm.archive.job import Job
 from bcdm.archive.markers import list_markers, name_marker, read_marker
 from bcdm.archive.places import Folder
 from bcdm.archive.store import hash_shard, open_group, read_lines
+from bcdm.archive.unit import Unit
 from bcdm.checkpoint import load
 from bcdm.errors import Cancelled, InputError, MachineError
 from bcdm.reconstruction import reconstruct
@@ -160,8 +162,6 @@ def test_what_another_worker_does_is_left_to_it(job: Job) -> None:
 
 
 def test_without_locks_two_do_the_same_and_one_commits(job: Job, monkeypatch) -> None:
-    from contextlib import nullcontext
-
     monkeypatch.setattr(Folder, "take", lambda *_: nullcontext(None))
     unit, other = open_job(job), open_job(job)
     states = []
@@ -176,6 +176,19 @@ def test_without_locks_two_do_the_same_and_one_commits(job: Job, monkeypatch) ->
     marker = read_marker(unit.place, 0, unit.head.id)
     assert hash_shard(unit.place, marker.stem, marker.hashes) == marker.hashes
     assert len(list(Path(job.out, "shards/00000").glob("*.zarr"))) == 1
+
+
+def test_a_marker_that_came_in_between_stays(job: Job, monkeypatch) -> None:
+    """Without locks: another one commits after we looked, and before we begin."""
+    monkeypatch.setattr(Folder, "take", lambda *_: nullcontext(None))
+    unit = open_job(job)
+    unit.run(0)
+    marker = Path(job.out, name_marker(0))
+    before = marker.read_bytes()
+    monkeypatch.setattr(Unit, "find", lambda *_: None)
+    assert unit.run(0).state == "there"
+    assert marker.read_bytes() == before
+    assert len(list(marker.parent.iterdir())) == 3
 
 
 def test_a_full_disk_stops_and_leaves_nothing_half(job: Job, monkeypatch) -> None:

@@ -23,12 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["do_shard", "protect", "run_ray", "start"]
 
 LOCAL = "local"
-# What a cluster that we start has: it is for this machine and this user alone.
-_SAFE = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # else its ports listen on all interfaces
-    "RAY_DISABLE_IMPORT_WARNING": "1",
-}
+_SAFE = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DISABLE_IMPORT_WARNING": "1"}
+# A cluster that we start is for this machine alone; else its ports listen on all interfaces. Of a
+# cluster of several machines, this would hide the address by which its workers answer.
+_ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 _LISTEN_SECONDS = 1.0
 
 
@@ -55,15 +53,16 @@ def run_ray(
         _schedule(job, queue, workers, tally)
 
 
-def protect() -> None:
+def protect(address: str = LOCAL) -> None:
     """Sets what Ray reads when it is imported; what a user has set stays."""
-    os.environ |= {name: value for name, value in _SAFE.items() if name not in os.environ}
+    wanted = _SAFE | _ALONE if address == LOCAL else _SAFE
+    os.environ |= {name: value for name, value in wanted.items() if name not in os.environ}
 
 
 @contextmanager
 def start(address: str, workers: int | None = None) -> Iterator[None]:
     """Connects to a cluster, or starts one that listens on loopback, without dashboard."""
-    protect()
+    protect(address)
     import ray
 
     try:
@@ -136,7 +135,11 @@ def _schedule(job: Job, queue: Queue, workers: int | None, tally: Tally) -> None
         if not begun:
             time.sleep(_LISTEN_SECONDS)  # another run has what is left
             continue
-        for reference in ray.wait([*begun], timeout=_LISTEN_SECONDS)[0]:
+        ready, rest = ray.wait([*begun], timeout=_LISTEN_SECONDS)
+        if rest:
+            # All that are finished by now: one a turn would be slow with thousands of workers.
+            ready += ray.wait(rest, num_returns=len(rest), timeout=0)[0]
+        for reference in ready:
             shard = begun.pop(reference)
             try:
                 answer = ray.get(reference)

@@ -36,14 +36,21 @@ class Files:
         shard: About how many slices a shard has; the first file tells how many are in a file.
         mask: File that says what was measured.
         key: The array to read.
+        lists: The folder of the lists.
     """
 
     def __init__(
-        self, text: str, place: Place, shard: int, mask: str | None = None, key: str | None = None
+        self,
+        text: str,
+        place: Place,
+        shard: int,
+        mask: str | None = None,
+        key: str | None = None,
+        lists: str = "inputs",
     ) -> None:
         self._text = text if is_remote(text) else str(Path(text).absolute())
         self._place, self._shard = place, shard
-        self._mask, self._key = mask, key
+        self._mask, self._key, self._lists = mask, key, lists
 
     def describe(self) -> Mapping[str, Any]:
         """See `Source`."""
@@ -60,13 +67,13 @@ class Files:
         while block:
             # As JSON, because a name may hold line breaks, and need not be UTF-8.
             text = "".join(f"{json.dumps(name)}\n" for name in block)
-            self._place.write(_name_list(number), text.encode())
+            self._place.write(self._name_list(number), text.encode())
             block, number = list(islice(names, each)), number + 1
         return number, None
 
     def read(self, shard: int, fit: Fit) -> Iterator[Entry]:
         """See `Source`."""
-        held = self._place.read(_name_list(shard))
+        held = self._place.read(self._name_list(shard))
         if held is None:
             raise InputError(f"{self._place} lacks the list of shard {shard}: begin it anew")
         root = self._split()[0]
@@ -75,6 +82,10 @@ class Files:
             raise MachineError(f"{root} is not there: mount it, and go on by the same command")
         for line in held.splitlines():
             yield from self._read_file(root, json.loads(line), fit)
+
+    def _name_list(self, shard: int) -> str:
+        """Not all in one folder: there may be 100,000."""
+        return f"{self._lists}/{shard // 1000:05d}/{shard:08d}.txt"
 
     def _read_file(self, root: str, name: str, fit: Fit) -> Iterator[Entry]:
         shown = printable(name)
@@ -118,11 +129,6 @@ class Files:
         if not Path(root).is_dir():
             raise InputError(f"{self._text} is no file or folder: check the path")
         return root, walk(Path(root), parts)
-
-
-def _name_list(shard: int) -> str:
-    """Not all in one folder: there may be 100,000."""
-    return f"inputs/{shard // 1000:05d}/{shard:08d}.txt"
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """The head of an archive: what it is of, written before its first shard and never changed."""
 
 import json
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -17,6 +18,7 @@ __all__ = ["HEAD", "Head", "begin", "open_source", "read_head"]
 
 HEAD = "archive.json"
 _FORMAT = 1
+_LISTS, _PLAN = "inputs", "plan-"
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Head:
         job: What was asked for, in the words of who began it.
         shards: How many there are.
         items: How many there are, if that was known from the beginning.
+        lists: The folder of the lists of its files, if it is of files.
     """
 
     id: str
@@ -36,17 +39,24 @@ class Head:
     job: Mapping[str, Any]
     shards: int
     items: int | None
+    lists: str = _LISTS
 
     def encode(self) -> bytes:
         """A file."""
         return (json.dumps({"format": _FORMAT, **asdict(self)}, indent=1) + "\n").encode()
 
 
-def open_source(job: Job, place: Place) -> Source:
-    """The measurements of a job."""
+def open_source(job: Job, place: Place, lists: str = _LISTS) -> Source:
+    """The measurements of a job.
+
+    Args:
+        job: The job.
+        place: Of its archive.
+        lists: The folder of the lists of files, as the archive's head says.
+    """
     if is_table(job.source):
         return Table(job.source, job.shard, job.mask, job.key)
-    return Files(job.source, place, job.shard, job.mask, job.key)
+    return Files(job.source, place, job.shard, job.mask, job.key, lists)
 
 
 def read_head(place: Place) -> Head | None:
@@ -77,8 +87,8 @@ def begin(job: Job, say: Callable[[str], None]) -> Head:
     settings = json.loads(json.dumps(job.describe(source.describe())))
     head = read_head(place)
     if head is None:
-        with place.alone(say):
-            head = read_head(place) or _write_head(job, place, source, settings)
+        with place.alone(say) as is_alone:
+            head = read_head(place) or _write_head(job, place, settings, alone=is_alone)
     if head.id != hash_content(settings):
         changed = sorted(
             name
@@ -92,12 +102,20 @@ def begin(job: Job, say: Callable[[str], None]) -> Head:
     return head
 
 
-def _write_head(job: Job, place: Place, source: Source, settings: Mapping[str, Any]) -> Head:
+def _write_head(job: Job, place: Place, settings: Mapping[str, Any], *, alone: bool) -> Head:
     if any(not name.startswith(".") for name in place.list("")) and not _is_plan(place):
-        raise InputError(f"{place} is not empty and no archive: choose another OUT")
-    shards, items = source.plan()
-    head = Head(hash_content(settings), settings, asdict(job), shards, items)
-    place.create(HEAD, head.encode())
+        found = read_head(place)
+        if found is None:
+            raise InputError(f"{place} is not empty and no archive: choose another OUT")
+        return found  # of another one, in between
+    for left in [name for name in place.list(_LISTS) if alone and name.startswith(_PLAN)]:
+        place.remove(f"{_LISTS}/{left}")  # of a run that was killed while it planned
+    # Of its own: another one that plans may find other files, and the head says whose count.
+    lists = f"{_LISTS}/{_PLAN}{secrets.token_hex(4)}"
+    shards, items = open_source(job, place, lists).plan()
+    head = Head(hash_content(settings), settings, asdict(job), shards, items, lists)
+    if not place.create(HEAD, head.encode()):
+        place.remove(lists)
     found = read_head(place)
     assert found is not None
     return found
@@ -105,7 +123,7 @@ def _write_head(job: Job, place: Place, source: Source, settings: Mapping[str, A
 
 def _is_plan(place: Place) -> bool:
     """Whether it is what a run left that was killed while it planned."""
-    return all(name == "inputs" or name.startswith(".") for name in place.list(""))
+    return all(name == _LISTS or name.startswith(".") for name in place.list(""))
 
 
 def _show(value: Any) -> str:

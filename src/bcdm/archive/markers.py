@@ -5,7 +5,7 @@ import os
 import platform
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
@@ -16,10 +16,12 @@ __all__ = [
     "Counts",
     "Marker",
     "describe_machine",
+    "is_damaged",
     "list_markers",
     "name_marker",
     "name_shard",
     "read_marker",
+    "read_markers",
 ]
 
 _REASONS = 5
@@ -128,20 +130,32 @@ def name_marker(shard: int) -> str:
 
 def read_marker(place: Place, shard: int, archive: str) -> Marker | None:
     """The marker of a shard, if it is finished."""
-    held = place.read(name_marker(shard))
-    marker = None if held is None else Marker.decode(held)
-    return marker if marker is not None and marker.archive == archive else None
+    return _open(place.read(name_marker(shard)), archive)
+
+
+def read_markers(place: Place, shards: Iterable[int], archive: str) -> Iterator[Marker | None]:
+    """The markers of shards, in order; None for each that is not finished."""
+    return (_open(held, archive) for held in place.read_all(map(name_marker, shards)))
 
 
 def list_markers(place: Place, shards: int, archive: str) -> Iterator[Marker]:
     """The markers of all finished shards, in order; only some names are in memory."""
     for group in range(-(-shards // _GROUP)):
-        folder = f"shards/{group:05d}"
-        for name in sorted(n for n in place.list(folder) if n.endswith(".json")):
-            number = name.removesuffix(".json")
-            marker = read_marker(place, int(number), archive) if number.isdecimal() else None
-            if marker is not None:
-                yield marker
+        names = (name.removesuffix(".json") for name in place.list(f"shards/{group:05d}"))
+        numbers = sorted(int(name) for name in names if name.isdecimal())
+        found = read_markers(place, numbers, archive)
+        yield from (marker for marker in found if marker is not None)
+
+
+def is_damaged(place: Place, shard: int, archive: str) -> bool:
+    """Whether a shard has a marker that says nothing: no other can be created beside it."""
+    held = place.read(name_marker(shard))
+    return held is not None and _open(held, archive) is None
+
+
+def _open(held: bytes | None, archive: str) -> Marker | None:
+    marker = None if held is None else Marker.decode(held)
+    return marker if marker is not None and marker.archive == archive else None
 
 
 def describe_machine() -> dict[str, str]:

@@ -4,12 +4,12 @@ import errno
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from bcdm.errors import InputError, MachineError
+from bcdm.archive.objects import ObjectStore
 from bcdm.files import flush, remove_partial, replacing
 from bcdm.folders import claim, try_claim
 
@@ -18,14 +18,15 @@ __all__ = ["Folder", "ObjectStore", "Place", "is_remote", "open_place"]
 # What file systems without hard links answer.
 _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK)
 
-_RETRIES = 10
-
 
 class Place(Protocol):
     """Files by names with slashes; each is whole or not there."""
 
     def read(self, name: str) -> bytes | None:
         """What a file holds; None if there is none."""
+
+    def read_all(self, names: Iterable[str]) -> Iterator[bytes | None]:
+        """What files hold, in order; several at once where each one waits for a network."""
 
     def write(self, name: str, content: bytes) -> None:
         """Writes a file, over what was there."""
@@ -46,7 +47,10 @@ class Place(Protocol):
         """Returns when all of a folder would survive a crash of the machine."""
 
     def alone(self, say: Callable[[str], None]) -> Any:
-        """A context in which nobody else plans the archive, as far as the place has locks."""
+        """A context in which nobody else plans the archive, as far as that can be had.
+
+        It says whether that is certain.
+        """
 
     def take(self, name: str) -> Any:
         """A context that says whether a thing is ours to do.
@@ -80,6 +84,10 @@ class Folder:
             return (self.path / name).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
+
+    def read_all(self, names: Iterable[str]) -> Iterator[bytes | None]:
+        """See `Place`."""
+        return map(self.read, names)
 
     def write(self, name: str, content: bytes) -> None:
         """See `Place`."""
@@ -136,12 +144,12 @@ class Folder:
         flush(self.path / folder)
 
     @contextmanager
-    def alone(self, say: Callable[[str], None]) -> Iterator[None]:
+    def alone(self, say: Callable[[str], None]) -> Iterator[bool]:
         """See `Place`."""
         self.path.mkdir(parents=True, exist_ok=True)
         with claim(self.path, say) as is_alone:
             remove_partial(self.path, alone=is_alone)
-            yield
+            yield is_alone
 
     @contextmanager
     def take(self, name: str) -> Iterator[bool | None]:
@@ -150,110 +158,3 @@ class Folder:
         target.parent.mkdir(parents=True, exist_ok=True)
         with try_claim(target.with_name(f".{target.name}.lock")) as taken:
             yield taken
-
-
-class ObjectStore:
-    """A prefix of S3 or its like, by obstore. It has no locks: what is done twice is done alike."""
-
-    def __init__(self, address: str) -> None:
-        self.address = address.rstrip("/")
-        try:
-            self._store = _open(self.address)
-        except Exception as error:
-            raise InputError(f"{address} cannot be opened: {_line(error)}") from None
-
-    def __str__(self) -> str:
-        return self.address
-
-    def read(self, name: str) -> bytes | None:
-        """See `Place`."""
-        import obstore
-
-        try:
-            return bytes(obstore.get(self._store, name).bytes())
-        except FileNotFoundError:
-            return None
-        except Exception as error:
-            raise MachineError(f"{self}/{name} cannot be read: {_line(error)}") from None
-
-    def write(self, name: str, content: bytes) -> None:
-        """See `Place`."""
-        import obstore
-
-        try:
-            obstore.put(self._store, name, content)
-        except Exception as error:
-            raise MachineError(f"{self}/{name} cannot be written: {_line(error)}") from None
-
-    def create(self, name: str, content: bytes) -> bool:
-        """See `Place`."""
-        import obstore
-        from obstore.exceptions import AlreadyExistsError, PreconditionError
-
-        try:
-            obstore.put(self._store, name, content, mode="create")
-        except (AlreadyExistsError, PreconditionError):
-            return False
-        except Exception as error:
-            raise MachineError(f"{self}/{name} cannot be written: {_line(error)}") from None
-        return True
-
-    def list(self, folder: str) -> Iterator[str]:
-        """See `Place`."""
-        import obstore
-
-        prefix = f"{folder.rstrip('/')}/" if folder else ""
-        try:
-            found = obstore.list_with_delimiter(self._store, prefix or None)
-        except Exception as error:
-            raise MachineError(f"{self}/{folder} cannot be listed: {_line(error)}") from None
-        for path in [*found["common_prefixes"], *(one["path"] for one in found["objects"])]:
-            yield path.rstrip("/").rsplit("/", 1)[-1]
-
-    def walk(self) -> Iterator[str]:
-        """Names of all objects, in order; only a page of them is in memory."""
-        import obstore
-
-        for page in obstore.list(self._store):
-            yield from (one["path"] for one in page)
-
-    def remove(self, name: str) -> None:
-        """See `Place`."""
-        import obstore
-
-        paths = [one["path"] for block in obstore.list(self._store, f"{name}/") for one in block]
-        obstore.delete(self._store, paths or [name])
-
-    def open_store(self, folder: str) -> Any:
-        """See `Place`."""
-        from zarr.storage import ObjectStore as ZarrStore
-
-        return ZarrStore(_open(f"{self.address}/{folder}".rstrip("/")))
-
-    def settle(self, folder: str) -> None:
-        """See `Place`; what a store has accepted stays."""
-
-    def alone(self, say: Callable[[str], None]) -> Any:
-        """See `Place`; there are no locks."""
-        return nullcontext()
-
-    def take(self, name: str) -> Any:
-        """See `Place`; there are no locks."""
-        return nullcontext(None)
-
-
-def _open(address: str) -> Any:
-    from obstore.store import from_url
-
-    # Plain HTTP is for servers on this machine or in a private network, and only where asked for.
-    endpoint = os.environ.get("AWS_ENDPOINT_URL", os.environ.get("AWS_ENDPOINT", ""))
-    is_plain = endpoint.startswith("http://")
-    return from_url(
-        address,
-        client_options={"allow_http": True} if is_plain else None,
-        retry_config={"max_retries": _RETRIES},
-    )
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]

@@ -4,7 +4,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 
-from bcdm.archive.markers import Counts, read_marker
+from bcdm.archive.markers import Counts, read_markers
 from bcdm.archive.places import Place
 from bcdm.archive.progress import Tally
 from bcdm.errors import InputError, MachineError
@@ -46,8 +46,8 @@ class Queue:
         self._deaths: Counter[int | None] = Counter()
 
     def _find_new(self, place: Place, shards: Sequence[int]) -> Iterator[int]:
-        for shard in shards:
-            marker = read_marker(place, shard, self._tally.head.id)
+        markers = read_markers(place, shards, self._tally.head.id)
+        for shard, marker in zip(shards, markers, strict=True):
             if marker is None:
                 yield shard
             else:

@@ -19,6 +19,7 @@ from bcdm.archive.markers import (
     Counts,
     Marker,
     describe_machine,
+    is_damaged,
     name_marker,
     name_shard,
     read_marker,
@@ -190,9 +191,14 @@ class Unit:
             shard: Its number.
             alone: Whether nobody else can be at it; else only a damaged marker is removed.
         """
+        # One that is whole was written since we looked, and stays.
+        if is_damaged(self.place, shard, self.head.id):
+            self.place.remove(name_marker(shard))
+        if not alone:
+            return
         folder, _, name = name_shard(shard).rpartition("/")
         for left in list(self.place.list(folder)):
-            if left == f"{name}.json" or (alone and left.startswith(f"{name}-")):
+            if left.startswith(f"{name}-"):
                 self.place.remove(f"{folder}/{left}")
 
 
@@ -215,4 +221,4 @@ def open_unit(job: Job, head: Head) -> Unit:
         std = job.noise_std if noise_std is None else noise_std
         return fit_scan(scan, model, noise_std=std, operator=operator)
 
-    return Unit(place, head, open_source(job, place), model, plan, fit, job.cards)
+    return Unit(place, head, open_source(job, place, head.lists), model, plan, fit, job.cards)

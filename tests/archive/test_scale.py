@@ -1,0 +1,95 @@
+"""Numbers of docs/scale.md are those of benchmarks/archive.json, or follow from them."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bcdm.archive.simulation import simulate
+from bcdm.benchmark.failures import LARGE
+
+ROOT = Path(__file__).parents[2]
+SLICES, PASSES, PIXELS, WIDE = 10**8, 16 * 20 + 2, 64 * 64, 25
+# Assumed, as the page says.
+TFLOPS, GPU, CORE, STORAGE = 30.0, 2.0, 0.04, 23.0
+
+
+class Measured:
+    """Values of the record, by name and by what their cases must hold."""
+
+    def __init__(self, rows: list[dict]) -> None:
+        self._rows = rows
+
+    def find(self, name: str, **case: object) -> float:
+        rows = [row for row in self._rows if row["name"] == name]
+        (found,) = [row["value"] for row in rows if case.items() <= row["case"].items()]
+        return found
+
+
+def describe_measured(one: Measured) -> list[tuple[str, ...]]:
+    rate = one.find("recognised as finished", by="status") / 1e6
+    return [
+        ("a pass of `ixi64-mri-scanner`", f"{one.find('FLOPs of a pass') / 1e9:.2f} GFLOP"),
+        ("the same, of 8 images at once", f"{one.find('network pass') * 1000:.0f} ms of a core"),
+        ("bytes of an item over its arrays", f"{one.find('bytes over those of the arrays'):.2f}"),
+        ("memory, ten times more items", f"{one.find('memory of ten times more items'):.3f}"),
+        (
+            "cost of an item of these (ten times more)",
+            f"{one.find('cost of an item of ten times more'):.2f}",
+        ),
+        ("finished items seen by `status`", f"{rate:.1f} million a second"),
+    ]
+
+
+def describe_costs(one: Measured) -> list[tuple[str, ...]]:
+    kept = one.find("bytes over those of the arrays")
+    return [
+        ("FLOPs", "passes x F", f"{PASSES * one.find('FLOPs of a pass') / 1e9:.0f} G"),
+        ("seconds of a core", "passes x s", f"{PASSES * one.find('network pass'):.1f}"),
+        ("bytes in, k-space of one coil", "8 x pixels", f"{8 * PIXELS / 1e3:.0f} k"),
+        ("bytes out", f"16 x pixels x {kept:.2f}", f"{16 * PIXELS * kept / 1e3:.0f} k"),
+    ]
+
+
+def describe_money(one: Measured) -> list[tuple[str, ...]]:
+    gpu = SLICES * PASSES * one.find("FLOPs of a pass") / (TFLOPS * 1e12) / 3600
+    core = SLICES * PASSES * one.find("network pass") / 3600
+    out = SLICES * 16 * PIXELS * one.find("bytes over those of the arrays") / 1e12
+    rows = (("GPU hours", gpu, GPU), ("or core hours", core, CORE), ("TB, a month", out, STORAGE))
+    return [
+        (name, *(f"{k * count:,.0f}: {k * count * price:,.0f} $" for k in (1, WIDE)))
+        for name, count, price in rows
+    ]
+
+
+@pytest.mark.parametrize("part", [describe_measured, describe_costs, describe_money])
+def test_the_page_says_what_was_measured(part) -> None:
+    page = (ROOT / "docs" / "scale.md").read_text()
+    rows = json.loads((ROOT / "benchmarks" / "archive.json").read_text())
+    for words in part(Measured(rows)):
+        assert f"| {' | '.join(words)} |" in page
+
+
+def describe_fleets() -> list[tuple[str, ...]]:
+    ray = replace(LARGE, shards=300_000)
+    parts = replace(LARGE, shards=100_000, driver_lifetime=float("inf"))
+    fleets = {
+        "1,000 by Ray": ray,
+        "1,000 by parts": parts,
+        "1,000 by parts, 1,000 slices a shard": replace(parts, shards=10_000, shard=25_000.0),
+        "100,000 by one driver, shards of 250 s": replace(parts, workers=100_000, shard=250.0),
+    }
+    lines = []
+    for name, fleet in fleets.items():
+        course = simulate(fleet)
+        deaths = f"{course.deaths:,} + {course.driver_deaths}"
+        over = f"{course.seconds / fleet.least:.2f}"
+        lines.append((name, deaths, over, f"{course.redone:.1%}"))
+    return lines
+
+
+def test_fleets() -> None:
+    page = (ROOT / "docs" / "scale.md").read_text()
+    for words in describe_fleets():
+        assert f"| {' | '.join(words)} |" in page
