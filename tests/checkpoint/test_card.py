@@ -2,7 +2,11 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+import bcdm
 from bcdm.checkpoint.card import format_card
 
 MODEL = Path(__file__).resolve().parents[2] / "models/ixi64-mri"
@@ -27,3 +31,13 @@ def test_the_card_says_which_sizes_a_model_is_for() -> None:
     assert "| for | sides of 128 to 512 pixels, 0.5 to 2.0 mm apart |" in card
     assert "complex: of the magnitude" in card
     assert "may lack conjugate symmetry" in card
+
+
+def test_the_line_that_loads_a_model_works(masked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model of one's own is found by its folder, a shipped one by its name."""
+    (line,) = [row for row in (masked / "README.md").read_text().splitlines() if "load(" in row]
+    monkeypatch.chdir(masked)
+    names: dict[str, Any] = {"bcdm": bcdm}
+    exec(line, names)
+    assert names["model"].name == "masked"
+    assert 'model = bcdm.load("ixi64-mri")' in (MODEL / "README.md").read_text().splitlines()

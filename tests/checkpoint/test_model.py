@@ -8,6 +8,7 @@ import torch
 from bcdm.checkpoint import Model
 from bcdm.checkpoint.building import build_method, build_preparation
 from bcdm.checkpoint.settings import parse_config
+from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.operators import Identity, PixelMask
 from bcdm.problems.familiarity import UnfamiliarWarning
@@ -59,3 +60,17 @@ def test_the_family_s_own_measurements_are_familiar(family: Model) -> None:
 def test_nobody_judges_for_a_single_operator(family: Model) -> None:
     measurement = Measurement(torch.zeros(1, 1, 16, 16), Identity(), 0.1)
     assert family.method.condition(measurement).unfamiliar == ()
+
+
+def test_objects_are_shown_in_a_line(family: Model) -> None:
+    assert repr(family).startswith("Model('tiny': 1x16x16, holes, 0.0")
+    assert len(repr(family)) < 100
+    assert repr(measure(6, 0.05)) == "Measurement(y (2, 1, 16, 16) by PixelMask, noise_std 0.05)"
+    assert len(repr(family.method.condition(measure(6, 0.05)))) < 500
+
+
+def test_a_model_on_its_own_device_is_itself(family: Model) -> None:
+    assert family.device == torch.device("cpu")
+    assert family.to("cpu") is family
+    with pytest.raises(InputError, match="is no device"):
+        family.to("elsewhere")

@@ -87,7 +87,7 @@ def test_calibrations_are_of_the_code_that_reads_them(name: str) -> None:
         measurement = simulate(model, x, [5000 + k], seed=7)
         mean = bcdm.posterior_mean(model.method.condition(measurement))
         (scores,) = find_scores(model, measurement, calibration.looks, mean)
-        for score, tail in calibration.find_tails(scores).items():
+        for score, tail in calibration.find_tails(calibration.place(scores)).items():
             tails.setdefault(score, []).append(tail)
     # The median of 24 uniform numbers is in (.2, .8) with a probability of .999.
     middle = {score: float(np.median(found)) for score, found in tails.items()}

@@ -4,11 +4,14 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save as pack
 from torch import Tensor
 
+from bcdm import spool
 from bcdm.checkpoint import agree, describe_operator, load_operator, save_operator
 from bcdm.checkpoint.kinds import IdentityConfig
-from bcdm.errors import InputError
+from bcdm.errors import InputError, ModelError
 from bcdm.operators import (
     BlockMean,
     CircularBlur,
@@ -21,6 +24,7 @@ from bcdm.operators import (
     PixelMask,
     Sense,
 )
+from bcdm.reconstruction import provenance
 
 MASK = torch.arange(16).reshape(4, 4) % 3 == 0
 
@@ -55,6 +59,30 @@ def test_round_trip(operator: LinearOperator, tmp_path) -> None:
     x = torch.randn(2, 1, 4, 4, generator=torch.Generator().manual_seed(0), dtype=dtype)
     assert torch.equal(loaded.forward(x), operator.forward(x))
     assert torch.equal(loaded.solve(1.0, 2.0, x), operator.solve(1.0, 2.0, x))
+
+
+def test_maps_of_a_volume_are_written_and_hashed_slice_by_slice(tmp_path, monkeypatch) -> None:
+    """With the bits that the library gives, and none but those of its file."""
+    numbers = torch.arange(96, dtype=torch.float32).reshape(3, 2, 4, 4)
+    maps = torch.complex(numbers, -numbers)
+    path = tmp_path / "operator.safetensors"
+    save_operator(Sense(maps, MASK), path)
+    written = path.read_bytes()
+    with safe_open(str(path), "pt") as file:
+        assert torch.equal(file.get_tensor("maps"), maps)
+        assert torch.equal(file.get_tensor("mask"), MASK)
+        # Laid out as the library does, which the header's order does not touch.
+        packed = pack({"maps": maps, "mask": MASK}, file.metadata())
+    assert packed[8 + int.from_bytes(packed[:8], "little") :] == written[-maps.nbytes - 16 :]
+    monkeypatch.setattr(spool, "SMALL", 0)
+    held = torch.from_numpy(spool.stack(iter(maps.numpy()), 3))
+    save_operator(Sense(held, MASK), path)
+    assert path.read_bytes() == written
+    monkeypatch.setattr(provenance, "SMALL", 0)
+    assert provenance.hash_result(path) == provenance.hash_operator(Sense(maps, MASK))
+    path.write_bytes(written[:40])
+    with pytest.raises(ModelError, match="is not readable"):
+        provenance.hash_result(path)
 
 
 def test_operators_cannot_be_changed() -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bcdm.checkpoint import Model
-from bcdm.checkpoint.calibration import Calibration
+from bcdm.checkpoint.calibration import CONDITIONS, Calibration
 from bcdm.evaluation.signal import find_brightness
 from bcdm.measurement import Measurement
 from bcdm.operators import FourierMask, Identity, LinearOperator, PixelMask
@@ -68,7 +68,7 @@ def test_scores_are_logarithms_of_what_is_measured(masked_model: Model, images: 
     held = score_held_out(masked_model, measured)
     assert held is not None
     expected = {
-        "residual": chi_square_of(measured, images * 0.9)[0].log().abs(),
+        "residual": chi_square_of(measured, images * 0.9)[0].log(),
         "held-out data": (held / find_brightness(linear, -1.0).square()).log(),
         "typicality": looks["typicality"].score(describe(linear, -1.0)),
         "bright spots": looks["bright spots"].score(find_spots(linear, -1.0)),
@@ -81,8 +81,10 @@ def test_scores_are_logarithms_of_what_is_measured(masked_model: Model, images: 
         for name, column in expected.items():
             assert row[name] == pytest.approx(float(column[number]), rel=1e-4, abs=1e-4)
         ratio = compare_noise(measured.select(torch.tensor([number])))
-        assert row.get("noise level") == (None if ratio is None else abs(math.log(ratio)))
-    assert set().union(*rows) <= set(NAMES)
+        assert row.get("noise level") == (None if ratio is None else math.log(ratio))
+        # A corner of 4 x 4 of 16 x 16 pixels is not measured.
+        assert (row["noise_std"], row["share"]) == (0.05, 0.9375)
+    assert set().union(*rows) <= {*NAMES, *CONDITIONS}
     without = find_scores(masked_model, measured, looks, preview)
     assert [set(row) for row in without] == [set(row) - {"residual"} for row in rows]
     # Calibrations of earlier versions know nothing of grey levels.

@@ -1,5 +1,6 @@
 """Every judgement of the trust card, at its borders: lights that users act on."""
 
+import math
 from dataclasses import replace
 from math import inf, nan
 
@@ -9,16 +10,11 @@ from torch import Tensor
 
 from bcdm.checkpoint import Model
 from bcdm.checkpoint.calibration import Calibration
+from bcdm.checkpoint.trend import Trend
 from bcdm.measurement import Measurement
 from bcdm.trust.card import Check, Judgement
-from bcdm.trust.verdict import (
-    _judge,
-    _judge_noise,
-    _judge_residual,
-    _name_missing,
-    _sum_up,
-    assess,
-)
+from bcdm.trust.comparing import _judge, _judge_residual, _name_missing, compare
+from bcdm.trust.verdict import _judge_noise, _sum_up, assess
 
 TABLE = [float(k) for k in range(1, 40)]  # its median is 20, its reach beyond that 19
 
@@ -53,6 +49,51 @@ def test_the_residual_of_a_sample(reduced: float, p_value: float, expected: Judg
     explained = "the samples explain the data within their noise"
     assert found.reason.startswith(explained) == (expected == "good")
     assert found.value == f"{reduced:.2f} per degree of freedom, p = {p_value:.2g}"
+
+
+@pytest.mark.parametrize(
+    ("reduced", "expected"),
+    [
+        (0.49, "bad"),
+        (0.51, "none"),
+        (0.81, "good"),
+        (1.19, "good"),
+        (1.35, "none"),
+        (1.99, "none"),
+        (2.01, "bad"),
+        (nan, "bad"),
+    ],
+)
+def test_a_residual_as_large_as_usual_is_no_finding(reduced: float, expected: Judgement) -> None:
+    """Where it is known how far samples of a model are off, the rank among them decides."""
+    table = [0.02 * k for k in range(1, 40)]  # logarithms, their median is .4
+    calibration = Calibration({}, {"residual": table}, 3 / 40, {}, (0.0, 0.5, 1.0), "nothing")
+    square, rank, _ = compare(calibration, {"residual": 0.3}, reduced, 0.0)
+    assert (square.judgement, rank.judgement) == (expected, "good")
+    told = "samples of this model are usually off by 49%, and the next line tells"
+    assert (told in square.reason) == (expected == "none")
+    # A model that has no such table is judged by theory alone.
+    empty = Calibration({}, {}, 3 / 40, {}, (0.0, 0.5, 1.0), "nothing")
+    for without in (None, empty):
+        alone = compare(without, {}, reduced, 0.0)[0].judgement
+        assert alone == ("doubtful" if expected == "none" else expected)
+
+
+def test_what_is_usual_for_mask_and_noise_is_told() -> None:
+    """Of a family: chi-square is 1.5 where the noise is e^0, and 1 at e^1."""
+    where = torch.tensor([[0.0, 0.0], [1.0, 0.0]] * 50, dtype=torch.float64)
+    scatter = torch.tensor([-0.05, -0.05, 0.05, 0.05] * 25, dtype=torch.float64)
+    trend = Trend.fit(where, math.log(1.5) * (1 - where[:, 0]) + scatter)
+    table = [0.05 * k for k in range(1, 40)]
+    calibration = Calibration(
+        {}, {"residual": table}, 3 / 40, {}, (0.0, 0.5, 1.0), "", trends={"residual": trend}
+    )
+    for std, expected in ((1.0, "good"), (math.e, "bad")):
+        scores = {"residual": math.log(1.5), "noise_std": std, "share": 1.0}
+        square, rank, _ = compare(calibration, scores, 1.5, 0.0)
+        assert (square.judgement, rank.judgement) == ("none", expected)
+        usual = "1.50" if expected == "good" else "1.00"
+        assert f"are usually at {usual}" in square.reason
 
 
 @pytest.mark.parametrize(
@@ -116,10 +157,13 @@ def test_a_score_that_is_no_number_is_bad(score: float) -> None:
     assert found.value == f"{score}, which is no score"
 
 
-def test_what_is_far_out_is_no_reason_for_red_if_tails_are_not() -> None:
-    """A threshold below the least tail means that no score is ever flagged."""
+def test_a_table_too_short_for_its_limit_flags_what_lies_far_beyond() -> None:
+    """Its least tail is above the threshold: by ranks alone no score would ever be flagged."""
     calibration = Calibration({}, {"residual": TABLE}, 1 / 41, {}, (0.0, 0.5, 1.0), "nothing")
-    assert [one.judgement for one in _judge(calibration, {"residual": 1e6})] == ["good"]
+    reach = TABLE[-1] - TABLE[len(TABLE) // 2]
+    near, far = TABLE[-1] + 0.4 * reach, TABLE[-1] + 0.6 * reach
+    assert [one.judgement for one in _judge(calibration, {"residual": near})] == ["good"]
+    assert [one.judgement for one in _judge(calibration, {"residual": far})] == ["bad"]
     assert [one.judgement for one in _judge(calibration, {"residual": nan})] == ["bad"]
 
 

@@ -4,7 +4,7 @@ Only the numbers and where they are stored: `bcdm.reconstruction.calibrating` fi
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,13 +15,17 @@ from torch import Tensor
 
 from bcdm.checkpoint.discriminant import Discriminant
 from bcdm.checkpoint.facts import read_facts, write_facts
+from bcdm.checkpoint.guest import Guest
 from bcdm.checkpoint.model import Model
 from bcdm.checkpoint.regions import RegionFactors
 from bcdm.checkpoint.tensorfile import UNUSABLE, shorten
+from bcdm.checkpoint.trend import Trend
 from bcdm.errors import ModelError
 from bcdm.evaluation.signal import find_signal
 
 __all__ = [
+    "CONDITIONS",
+    "TWO_SIDED",
     "Calibration",
     "LocalFactors",
     "Typicality",
@@ -30,6 +34,11 @@ __all__ = [
     "find_region_factors",
     "store_calibration",
 ]
+
+CONDITIONS = ("noise_std", "share")
+"""What scores may depend on though a measurement is right: its noise, and how much it measures."""
+TWO_SIDED = ("residual", "noise level")
+"""Scores that may be too small as well as too large."""
 
 _NUMBERS: TypeAdapter[list[float]] = TypeAdapter(list[float])
 
@@ -116,7 +125,7 @@ class Calibration:
     Attributes:
         looks: What is typical, or what tells right from wrong, by the names of looks.
         tables: Scores of measurements that are right, sorted, by name; larger is worse.
-        threshold: A measurement is flagged where its smallest tail probability is below.
+        threshold: A measurement is flagged where a tail probability is below, times its share.
         factors: By which intervals of each level are widened to hold what they promise, over all
             pixels.
         brightness: How much of the model's range the 99 % quantile of a linear estimate is: the
@@ -124,6 +133,9 @@ class Calibration:
         on: What it was fitted on, in words.
         local: The factors by the local signal; None in calibrations of earlier versions.
         regions: Those of contrasts of regions; None in calibrations of earlier versions.
+        trends: What each score usually is by mask and noise, where these differ; tables then hold
+            what is left.
+        shares: How many times the threshold is the limit of a check, where it is not once.
     """
 
     looks: dict[str, Typicality | Discriminant]
@@ -134,11 +146,29 @@ class Calibration:
     on: str
     local: LocalFactors | None = None
     regions: RegionFactors | None = None
+    trends: dict[str, Trend] = field(default_factory=dict)
+    shares: dict[str, float] = field(default_factory=dict)
+
+    def place(self, scores: Mapping[str, float]) -> dict[str, float]:
+        """Scores as the tables hold them, from those of a measurement and its `CONDITIONS`."""
+        placed = {}
+        for name, score in scores.items():
+            if name in CONDITIONS:
+                continue
+            if name in self.trends:
+                where = torch.tensor([[scores[k] for k in CONDITIONS]], dtype=torch.float64).log()
+                given = torch.tensor([score], dtype=torch.float64)
+                score = float(self.trends[name].standardise(where, given))
+            placed[name] = abs(score) if name in TWO_SIDED else score
+        return placed
 
     def find_tails(self, scores: Mapping[str, float]) -> dict[str, float]:
         """The fraction of right measurements with as bad a score, by name.
 
         The measurement counts as one of them: if it is right, every rank among them is as likely.
+
+        Args:
+            scores: As `place` gives them.
         """
         tails = {}
         for name, score in scores.items():
@@ -147,6 +177,15 @@ class Calibration:
                 worse = len(table) - int(np.searchsorted(table, score))
                 tails[name] = (1 + worse) / (1 + len(table))
         return tails
+
+    def find_limit(self, name: str) -> float:
+        """The tail below which a check flags."""
+        return self.threshold * self.shares.get(name, 1.0)
+
+    def find_least(self, scores: Mapping[str, float]) -> float:
+        """The smallest tail of a measurement, each in units of its check's share."""
+        tails = self.find_tails(self.place(scores))
+        return min(tail / self.shares.get(name, 1.0) for name, tail in tails.items())
 
     def to_plain(self) -> dict[str, Any]:
         """As numbers that JSON can hold."""
@@ -165,6 +204,10 @@ class Calibration:
         }
         if telling:
             plain["discriminants"] = telling
+        if self.shares:
+            plain["shares"] = self.shares
+        if self.trends:
+            plain["trends"] = {name: trend.to_plain() for name, trend in self.trends.items()}
         if self.local is not None:
             plain["local"] = self.local.to_plain()
         if self.regions is not None:
@@ -172,11 +215,11 @@ class Calibration:
         return plain
 
     @classmethod
-    def of(cls, model: Model) -> Self | None:
+    def of(cls, model: Model | Guest) -> Self | None:
         """The one stored with a model; None if it has none."""
-        plain = model.facts.get("calibration")
-        if plain is None:
+        if isinstance(model, Guest) or model.facts.get("calibration") is None:
             return None
+        plain = model.facts["calibration"]
         try:
             # Scores of an earlier kind cannot be compared with today's.
             current = isinstance(plain.get("brightness"), list)
@@ -202,10 +245,12 @@ class Calibration:
             on=str(plain["on"]),
             local=LocalFactors.from_plain(plain["local"]) if "local" in plain else None,
             regions=RegionFactors.from_plain(plain["regions"]) if "regions" in plain else None,
+            shares={k: float(share) for k, share in plain.get("shares", {}).items()},
+            trends={k: Trend.from_plain(one) for k, one in plain.get("trends", {}).items()},
         )
 
 
-def find_factors(model: Model, level: float, mean: Tensor) -> Tensor:
+def find_factors(model: Model | Guest, level: float, mean: Tensor) -> Tensor:
     """How many times as wide the interval of each pixel should be as that of the samples.
 
     By the local signal where the model's calibration knows it; else one factor for all, 1 if
@@ -220,13 +265,13 @@ def find_factors(model: Model, level: float, mean: Tensor) -> Tensor:
         (B, 1, H, W), or a single number.
     """
     calibration = Calibration.of(model)
-    if calibration is None or calibration.local is None:
+    if calibration is None or calibration.local is None or model.value_range is None:
         return torch.tensor(_find_factor(calibration, level))
-    signal = find_signal(mean, model.config.data.value_range[0])
+    signal = find_signal(mean, model.value_range[0])
     return calibration.local.find(level, signal)
 
 
-def find_region_factors(model: Model) -> RegionFactors | None:
+def find_region_factors(model: Model | Guest) -> RegionFactors | None:
     """By how much intervals of contrasts of regions must be wider, if the model knows."""
     calibration = Calibration.of(model)
     return None if calibration is None else calibration.regions

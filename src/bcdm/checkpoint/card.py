@@ -7,8 +7,14 @@ from bcdm.checkpoint.lesions import describe_lesions
 __all__ = ["format_card"]
 
 
-def format_card(content: dict[str, Any]) -> str:
-    """The README.md of a model folder, from its config.json."""
+def format_card(content: dict[str, Any], *, named: bool = True) -> str:
+    """The README.md of a model folder, from its config.json.
+
+    Args:
+        content: Of config.json.
+        named: Whether the model is found by its name; others are loaded by their folder.
+    """
+    place, note = (content["name"], "") if named else (".", "  # this folder; elsewhere, its path")
     config, facts = content["config"], content["facts"]
     data, training = config["data"], config["training"]
     family = config["operator"]["kind"] == "family"
@@ -45,7 +51,7 @@ def format_card(content: dict[str, Any]) -> str:
         *[f"| sha256 of {name} | `{value}` |" for name, value in content["hashes"].items()],
         "",
         "```",
-        f'model = bcdm.load("{content["name"]}")',
+        f"model = bcdm.load({place!r})".replace("'", '"') + note,
         f"posterior = model.condition(bcdm.Measurement(y, {given}, noise_std))",
         "```",
         "",

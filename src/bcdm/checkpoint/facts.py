@@ -10,8 +10,9 @@ from typing import Any
 
 from bcdm.checkpoint.card import format_card
 from bcdm.checkpoint.tensorfile import check_file, shorten
-from bcdm.errors import ModelError
+from bcdm.errors import InputError, ModelError
 from bcdm.files import write_text
+from bcdm.shelf import find_model
 
 __all__ = ["FILES", "FORMAT", "hash_settings", "read_facts", "write_facts"]
 
@@ -31,7 +32,15 @@ _PARTS = {"name": str, "shape": list, "hashes": dict, "config": dict, "facts": d
 def write_facts(folder: Path, content: dict[str, Any]) -> None:
     """Writes config.json, and the card made from it."""
     write_text(folder / "config.json", _format(content) + "\n")
-    write_text(folder / "README.md", format_card(content))
+    write_text(folder / "README.md", format_card(content, named=_is_named(folder, content["name"])))
+
+
+def _is_named(folder: Path, name: str) -> bool:
+    """Whether `load` finds the folder by the model's name."""
+    try:
+        return find_model(name).resolve() == folder.resolve()
+    except InputError:
+        return False
 
 
 def _format(content: dict[str, Any]) -> str:

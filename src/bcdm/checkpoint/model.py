@@ -1,6 +1,7 @@
 """A trained method with all it was trained for."""
 
 import warnings
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,8 +12,10 @@ from bcdm.checkpoint.building import build_familiarity
 from bcdm.checkpoint.settings import RunConfig
 from bcdm.data import Preparation
 from bcdm.errors import InputError
+from bcdm.machine import find_device
 from bcdm.measurement import Measurement
 from bcdm.methods import Bayesian, BayesianDenoiser
+from bcdm.methods.view import Scales
 from bcdm.operators import LinearOperator, PixelMask
 from bcdm.problems import Cloud
 from bcdm.problems.familiarity import Familiarity, UnfamiliarWarning, Verdict
@@ -20,7 +23,7 @@ from bcdm.problems.familiarity import Familiarity, UnfamiliarWarning, Verdict
 __all__ = ["Model"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Model:
     """A trained method with all it was trained for.
 
@@ -42,6 +45,45 @@ class Model:
     shape: tuple[int, ...]
     facts: dict[str, Any]
     cloud: Cloud | None = None
+
+    def __repr__(self) -> str:
+        operator = self.config.operator
+        members = operator.members if operator.kind == "family" else [operator]
+        kinds = ", ".join(dict.fromkeys(one.kind for one in members))
+        numbers = sum(weight.numel() for weight in self.method.network.parameters())
+        size = "x".join(map(str, self.shape))
+        return f"Model({self.name!r}: {size}, {kinds}, {numbers / 1e6:.2f} M parameters)"
+
+    @property
+    def device(self) -> torch.device:
+        """Where its network is."""
+        weight = next(self.method.network.parameters(), None)
+        return torch.device("cpu") if weight is None else weight.device
+
+    def to(self, device: torch.device | str) -> "Model":
+        """A copy on another device; itself if it is there already."""
+        place = find_device(str(device))
+        if place.type == self.device.type and place.index in (None, self.device.index):
+            return self
+        method = replace(self.method, network=deepcopy(self.method.network).to(place))
+        operator = self.trained_operator
+        moved = None if operator is None else operator.to(place)
+        return replace(self, method=method, trained_operator=moved)
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.config.name
+
+    @property
+    def value_range(self) -> tuple[float, float]:
+        """Black and white of its images."""
+        return self.config.data.value_range
+
+    @property
+    def scales(self) -> Scales:
+        """The prior that its linear estimates are made with."""
+        return self.method.parameterisation.scales
 
     @property
     def operator(self) -> LinearOperator:
@@ -67,17 +109,26 @@ class Model:
         return build_familiarity(self.config, self.shape, self.cloud)
 
     @property
+    def is_prior(self) -> bool:
+        """Whether it was trained, also or only, without a measurement."""
+        operator = self.config.operator
+        return operator.kind == "nothing" or (operator.kind == "family" and operator.nothing > 0)
+
+    @property
     def prior(self) -> BayesianDenoiser:
         """The unconditional denoiser: nothing is measured. Guided methods take it."""
-        operator = self.config.operator
-        if operator.kind != "nothing" and not (operator.kind == "family" and operator.nothing):
+        return self.make_prior(self.shape)
+
+    def make_prior(self, shape: tuple[int, ...]) -> BayesianDenoiser:
+        """The unconditional denoiser of images of another shape (C, H, W)."""
+        if not self.is_prior:
             raise InputError(
                 f"{self.config.name} was trained with measurements: guided methods take a network "
                 'that was trained with operator "nothing", or a family with "nothing" above 0'
             )
-        nothing = PixelMask(torch.zeros(self.shape[-2:], dtype=torch.bool))
+        nothing = PixelMask(torch.zeros(shape[-2:], dtype=torch.bool))
         kind = torch.complex64 if self.config.data.phase else torch.float32
-        blank = torch.zeros(1, *self.shape, dtype=kind)
+        blank = torch.zeros(1, *shape, dtype=kind)
         return self.method.condition(Measurement(blank, nothing, 1.0))
 
     def condition(self, measurement: Measurement) -> BayesianDenoiser:

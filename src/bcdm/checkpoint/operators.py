@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,24 @@ from torch import Tensor
 
 from bcdm import operators
 from bcdm.checkpoint.kinds import CustomConfig, OperatorConfig
-from bcdm.checkpoint.tensorfile import UNUSABLE, read_tensors, shorten, write_tensors
+from bcdm.checkpoint.tensorfile import (
+    UNUSABLE,
+    read_tensors,
+    shorten,
+    stream_tensors,
+    write_tensors,
+)
 from bcdm.errors import InputError, ModelError
 from bcdm.operators import LinearOperator
 
-__all__ = ["agree", "describe_operator", "is_storable", "load_operator", "save_operator"]
+__all__ = [
+    "agree",
+    "describe_operator",
+    "is_storable",
+    "load_operator",
+    "save_operator",
+    "stream_operator",
+]
 
 _FORMAT = "bcdm.operator/1"
 _LARGEST, _MOST = 1 << 32, 1 << 26  # bytes of a file; pixels of an image
@@ -76,6 +90,15 @@ def load_operator(path: str | Path) -> LinearOperator:
     except UNUSABLE as error:
         raise ModelError(f"{path} holds no {kind.__name__}: {shorten(error)}") from None
     return loaded
+
+
+def stream_operator(path: Path) -> tuple[str, dict[str, Any], dict[str, Iterator[bytes]]]:
+    """Kind, settings and the tensors' bytes of a stored operator that may not fit into memory."""
+    tensors, header = stream_tensors(path)
+    try:
+        return header["operator"], json.loads(header["settings"]), tensors
+    except UNUSABLE as error:
+        raise ModelError(f"{path} holds no operator: {shorten(error)}") from None
 
 
 def _check_sizes(settings: dict[str, Any]) -> None:

@@ -3,17 +3,29 @@
 import hashlib
 import json
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as pack
 from torch import Tensor
 
 from bcdm.errors import ModelError
 from bcdm.files import replacing
+from bcdm.spool import release
 
-__all__ = ["UNUSABLE", "check_file", "hash_file", "read_tensors", "shorten", "write_tensors"]
+__all__ = [
+    "UNUSABLE",
+    "check_file",
+    "hash_file",
+    "read_tensors",
+    "shorten",
+    "stream_tensors",
+    "write_tensors",
+]
 
+_LONGEST_HEADER = 1 << 24  # bytes
 
 # What is raised where something is built from settings that make no sense.
 UNUSABLE = (
@@ -34,13 +46,29 @@ def write_tensors(
 
     The library's own is readable by its owner alone, and its header comes in any order.
     """
-    packed = pack(tensors, header)
+    # The library orders tensors by their types: asked with one number of each, it says how.
+    packed = pack({name: t.new_zeros(1) for name, t in tensors.items()}, header)
     length = int.from_bytes(packed[:8], "little")
-    ordered = json.dumps(json.loads(packed[8 : 8 + length]), sort_keys=True, separators=(",", ":"))
+    entries = json.loads(packed[8 : 8 + length])
+    names = sorted(tensors, key=lambda name: entries[name]["data_offsets"])
+    end = 0
+    for name in names:
+        start, end = end, end + tensors[name].nbytes
+        entries[name] |= {"shape": list(tensors[name].shape), "data_offsets": [start, end]}
+    ordered = json.dumps(entries, sort_keys=True, separators=(",", ":")).encode()
     # Tensors start at a multiple of 8 bytes; the offsets count from there.
-    head = ordered.encode().ljust(-(-len(ordered.encode()) // 8) * 8)
-    with replacing(path) as partial:
-        partial.write_bytes(len(head).to_bytes(8, "little") + head + packed[8 + length :])
+    head = ordered.ljust(-(-len(ordered) // 8) * 8)
+    with replacing(path) as partial, partial.open("wb") as file:
+        file.write(len(head).to_bytes(8, "little") + head)
+        for name in names:
+            # A slice at a time, because maps of a volume may be larger than memory.
+            whole = tensors[name].detach().cpu()
+            for part in whole if whole.ndim > 3 else [whole]:
+                flat = part.contiguous().reshape(-1)
+                real = torch.view_as_real(flat) if flat.is_complex() else flat
+                numbers = real.view(torch.uint8).numpy()
+                file.write(numbers.data)
+                release(numbers)
 
 
 def check_file(path: Path, largest: int) -> None:
@@ -78,6 +106,30 @@ def read_tensors(path: Path, largest: int) -> tuple[dict[str, Tensor], dict[str,
     if not finite:
         raise ModelError(f"{path} holds numbers that are not finite: make it anew")
     return tensors, header
+
+
+def stream_tensors(path: Path) -> tuple[dict[str, Iterator[bytes]], dict[str, str]]:
+    """The bytes of each tensor of a safetensors file, in blocks, and the header's own entries."""
+    try:
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            entries = json.loads(file.read(min(length, _LONGEST_HEADER)))
+        header = entries.pop("__metadata__", {})
+        places = {name: tuple(one["data_offsets"]) for name, one in entries.items()}
+        return {
+            name: _read_blocks(path, 8 + length + start, end - start)
+            for name, (start, end) in places.items()
+        }, header
+    except (OSError, *UNUSABLE) as error:
+        raise ModelError(f"{path} is not readable: {shorten(error)}") from None
+
+
+def _read_blocks(path: Path, start: int, count: int) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        file.seek(start)
+        while count > 0 and (block := file.read(min(count, 1 << 20))):
+            yield block
+            count -= len(block)
 
 
 def shorten(what: object) -> str:

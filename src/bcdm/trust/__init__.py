@@ -2,6 +2,7 @@
 
 from bcdm.trust.card import Check, Judgement, Light, Trust, join
 from bcdm.trust.matching import UnfitError, check_operator, find_unfamiliar
+from bcdm.trust.spacing import judge_spacing
 from bcdm.trust.verdict import assess
 
 __all__ = [
@@ -14,4 +15,5 @@ __all__ = [
     "check_operator",
     "find_unfamiliar",
     "join",
+    "judge_spacing",
 ]

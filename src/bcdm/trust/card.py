@@ -6,10 +6,12 @@ from typing import Literal, get_args
 
 from bcdm.errors import InputError
 
-__all__ = ["Check", "Judgement", "Light", "Trust", "join"]
+__all__ = ["LIGHTS", "Check", "Judgement", "Light", "Trust", "add_check", "find_light", "join"]
 
 Judgement = Literal["good", "doubtful", "bad", "none"]
 Light = Literal["green", "amber", "red"]
+LIGHTS: tuple[Light, ...] = get_args(Light)
+"""From good to bad."""
 
 
 @dataclass(frozen=True)
@@ -50,18 +52,31 @@ class Trust:
     checks: tuple[Check, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.light not in get_args(Light):
-            raise InputError(f"light is one of {get_args(Light)}, not {self.light!r}")
+        if self.light not in LIGHTS:
+            raise InputError(f"light is one of {LIGHTS}, not {self.light!r}")
+
+
+def find_light(checks: Sequence[Check]) -> Light:
+    """What checks come to: the worst of them decides."""
+    judgements = {check.judgement for check in checks}
+    return "red" if "bad" in judgements else "amber" if "doubtful" in judgements else "green"
+
+
+def add_check(card: Trust, check: Check) -> Trust:
+    """A card with one more row; a doubt makes a green light amber, what is bad makes it red."""
+    light, summary = card.light, card.summary
+    if check.judgement == "bad" and light != "red":
+        light, summary = "red", f"Not to be relied on: {check.reason}."
+    elif check.judgement == "doubtful" and light == "green":
+        light, summary = "amber", f"Look twice: {check.reason}."
+    return Trust(light, summary, (*card.checks, check))
 
 
 def join(cards: Sequence[Trust]) -> Trust:
     """The card of a volume: its worst slice's, and how many there are of each light."""
-    order: tuple[Light, ...] = ("red", "amber", "green")
-    worst = min(cards, key=lambda card: order.index(card.light))
+    worst = max(cards, key=lambda card: LIGHTS.index(card.light))
     if len(cards) == 1:
         return worst
-    counts = ", ".join(
-        f"{sum(card.light == light for card in cards)} {light}" for light in order[::-1]
-    )
+    counts = ", ".join(f"{sum(card.light == light for card in cards)} {light}" for light in LIGHTS)
     number = cards.index(worst)
     return Trust(worst.light, f"Slices: {counts}. Slice {number}: {worst.summary}", worst.checks)

@@ -2,7 +2,7 @@
 
 import torch
 
-from bcdm.checkpoint import Model
+from bcdm.checkpoint import Guest, Model
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.operators import LinearOperator
@@ -25,11 +25,14 @@ class UnfitError(InputError):
     """A measurement that a model was not made for; the message says why."""
 
 
-def find_unfamiliar(model: Model, measurement: Measurement) -> list[str]:
+def find_unfamiliar(model: Model | Guest, measurement: Measurement) -> list[str]:
     """Why each measurement is none of those that a model was trained for; "" if it is one.
 
-    Operator and noise level of a model of a family, the operator of any other.
+    Operator and noise level of a model of a family, the operator of any other. A guest was trained
+    for none.
     """
+    if isinstance(model, Guest):
+        return [""] * len(measurement.y)
     if model.familiarity is not None:
         return [verdict.reason for verdict in model.familiarity.judge(measurement)]
     reasons = []

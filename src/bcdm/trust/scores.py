@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bcdm.checkpoint import Model
-from bcdm.checkpoint.calibration import Typicality
+from bcdm.checkpoint.calibration import CONDITIONS, Typicality
 from bcdm.checkpoint.discriminant import Discriminant
 from bcdm.errors import InputError
 from bcdm.evaluation import chi_square
@@ -59,7 +59,9 @@ def find_scores(
     preview: Tensor,
     samples: Tensor | None = None,
 ) -> list[dict[str, float]]:
-    """Scores of each measurement of a batch, by name; larger is worse.
+    """Scores of each measurement of a batch, and their `CONDITIONS`, by name; larger is worse.
+
+    Those that may be too small as well (`TWO_SIDED`) are worse the further they are from 0.
 
     Args:
         model: The model.
@@ -71,7 +73,7 @@ def find_scores(
     columns: dict[str, Sequence[float]] = {}
     if samples is not None:
         reduced, _ = chi_square_of(measurement, samples[0])
-        columns["residual"] = reduced.log().abs().tolist()
+        columns["residual"] = reduced.log().tolist()
     held = score_held_out(model, measurement)
     if held is not None:
         linear = model.method.parameterisation.estimate_linearly(measurement)
@@ -81,11 +83,21 @@ def find_scores(
         if name in looks:
             columns[name] = looks[name].score(description).tolist()
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    shares = _find_shares(measurement).tolist()
+    levels = measurement.std.expand(len(rows)).tolist()
     for number, row in enumerate(rows):
+        row |= dict(zip(CONDITIONS, (levels[number], shares[number]), strict=True))
         ratio = compare_noise(measurement.select(torch.tensor([number])))
         if ratio is not None:
-            row["noise level"] = abs(math.log(ratio))
+            row["noise level"] = math.log(ratio)
     return rows
+
+
+def _find_shares(measurement: Measurement) -> Tensor:
+    """How many numbers were measured for each pixel, (B,)."""
+    y, mask = measurement.y, measurement.data_mask
+    taken = torch.ones_like(y, dtype=torch.bool) if mask is None else mask.expand_as(y)
+    return taken.flatten(1).sum(1).double().cpu() / measurement.back_projection[0].numel()
 
 
 def compare_noise(measurement: Measurement) -> float | None:

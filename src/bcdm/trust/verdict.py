@@ -1,59 +1,25 @@
 """What speaks for a reconstruction and what against it, in words and as a light."""
 
-from collections.abc import Mapping
 from math import isfinite
+from typing import Literal
 
 from torch import Tensor
 
-from bcdm.checkpoint import Model
+from bcdm.checkpoint import Guest, Model
 from bcdm.checkpoint.calibration import Calibration
 from bcdm.checkpoint.settings import ScopeConfig
 from bcdm.measurement import Measurement
-from bcdm.trust.card import Check, Judgement, Light, Trust
+from bcdm.trust.card import Check, Trust, find_light
+from bcdm.trust.comparing import compare
 from bcdm.trust.matching import find_unfamiliar, is_near
 from bcdm.trust.scores import chi_square_of, find_scores
 
-__all__ = ["assess"]
-
-_WORDS = {
-    "residual": (
-        "the samples explain the data within their noise",
-        "the samples do not explain the data within the stated noise",
-    ),
-    "held-out data": (
-        "data left out of a reconstruction are predicted as well as usual",
-        "data left out of a reconstruction are predicted worse than usual: "
-        "another operator, or images unlike those of training",
-    ),
-    "typicality": (
-        "a linear look at the data shows what training images show",
-        "a linear look at the data shows something that training images do not",
-    ),
-    "bright spots": (
-        "no spot in the data is brighter or sharper than usual",
-        "the data show a spot that is brighter or sharper than training images have",
-    ),
-    "reconstruction": (
-        "the reconstruction looks as those of training images do",
-        "the reconstruction shows something that those of training images do not: "
-        "another contrast, another body part, an artefact",
-    ),
-    "grey levels": (
-        "grey levels inside the object are those of training images",
-        "grey levels inside the object are unlike those of training images: another contrast, "
-        "or images of another kind",
-    ),
-    "noise level": (
-        "the noise seen in the data is the noise stated",
-        "the noise seen in the data is not the noise stated",
-    ),
-}
-
-# Below, a good judgement needs a word why.
-_SURPRISING = 0.1
+__all__ = ["assess", "judge_plainly"]
 
 
-def assess(model: Model, measurement: Measurement, preview: Tensor, samples: Tensor) -> list[Trust]:
+def assess(
+    model: Model | Guest, measurement: Measurement, preview: Tensor, samples: Tensor
+) -> list[Trust]:
     """One card for each measurement of a batch.
 
     Args:
@@ -64,30 +30,55 @@ def assess(model: Model, measurement: Measurement, preview: Tensor, samples: Ten
     """
     calibration = Calibration.of(model)
     reduced, p_values = chi_square_of(measurement, samples[0])
-    unfamiliar = find_unfamiliar(model, measurement)
-    if calibration is None:
+    if calibration is None or isinstance(model, Guest):
         rows: list[dict[str, float]] = [{} for _ in reduced]
     else:
         rows = find_scores(model, measurement, calibration.looks, preview, samples)
-    levels = measurement.std.expand(len(rows))
     cards = []
-    for number, scores in enumerate(rows):
-        broken = _judge_numbers(preview[number], samples[:, number])
-        first = _judge_residual(float(reduced[number]), float(p_values[number]))
-        more = [] if calibration is None else _judge(calibration, scores)
-        more += [] if calibration is None else _name_missing(calibration)
-        more += _judge_noise(model.config.noise_std, float(levels[number]))
-        more += _judge_size(model.config.scope, tuple(preview.shape[-2:]))
-        reason = unfamiliar[number]
-        family = [Check("family", "outside", "bad", reason)] if reason else []
+    for number, (plain, scores) in enumerate(
+        zip(judge_plainly(model, measurement, preview, samples), rows, strict=True)
+    ):
+        compared = compare(calibration, scores, float(reduced[number]), float(p_values[number]))
+        # What is bad without any comparison is told first.
+        bad = [check for check in plain if check.judgement == "bad"]
+        rest = [check for check in plain if check.judgement != "bad"]
         cards.append(
             _sum_up(
-                [*broken, *family, first, *more],
-                model.config.name,
+                [*bad, *compared, *rest],
+                model.name,
                 calibrated=calibration is not None,
+                kind="method" if isinstance(model, Guest) else "model",
             )
         )
     return cards
+
+
+def judge_plainly(
+    model: Model | Guest, measurement: Measurement, preview: Tensor, samples: Tensor
+) -> list[list[Check]]:
+    """What needs no right measurements to compare with, for each measurement of a batch.
+
+    Args:
+        model: What reconstructed it.
+        measurement: In its units.
+        preview: The posterior mean by one call, (B, C, H, W).
+        samples: Posterior samples, (S, B, C, H, W).
+    """
+    levels = measurement.std.expand(len(preview))
+    checks = []
+    for number, reason in enumerate(find_unfamiliar(model, measurement)):
+        checks.append(
+            [
+                *_judge_numbers(preview[number], samples[:, number]),
+                *([Check("family", "outside", "bad", reason)] if reason else []),
+            ]
+        )
+        if isinstance(model, Guest):
+            checks[-1] += _describe_guest(model)
+        else:
+            checks[-1] += _judge_noise(model.config.noise_std, float(levels[number]))
+            checks[-1] += _judge_size(model.config.scope, tuple(preview.shape[-2:]))
+    return checks
 
 
 def _judge_numbers(mean: Tensor, samples: Tensor) -> list[Check]:
@@ -119,67 +110,28 @@ def _judge_size(scope: ScopeConfig | None, size: tuple[int, ...]) -> list[Check]
     return [Check("size", value, "doubtful", "images of this size are none of training")]
 
 
-def _judge_residual(reduced: float, p_value: float) -> Check:
-    """Chi-square of a sample: exact theory, no calibration needed."""
-    good, bad = _WORDS["residual"]
-    value = f"{reduced:.2f} per degree of freedom, p = {p_value:.2g}"
-    judgement: Judgement = "good"
-    if p_value < 1e-3:
-        # Large samples make tiny misfits certain; what counts is their size.
-        judgement = "bad" if not 0.5 < reduced < 2 else "doubtful"
-        judgement = "good" if 0.8 < reduced < 1.2 else judgement
-    if not (isfinite(reduced) and isfinite(p_value)):
-        judgement = "bad"
-    reason = good if judgement == "good" else bad
-    if judgement == "good" and p_value < 1e-3:
-        reason += "; the misfit is no chance, but smaller than 20 %"
-    elif judgement == "good" and p_value < _SURPRISING:
-        reason += "; chance gives such a p now and then, only below 0.001 it counts"
-    return Check("chi-square of a sample", value, judgement, reason)
+def _describe_guest(guest: Guest) -> list[Check]:
+    """That nothing is known of measurements which a method was made for."""
+    reason = guest.remark or "no trained model: what it was made for is not known here"
+    return [Check("method", guest.name, "none", reason)]
 
 
-def _judge(calibration: Calibration, scores: Mapping[str, float]) -> list[Check]:
-    """The scores beside their distribution on right measurements."""
-    checks = []
-    for name, tail in calibration.find_tails(scores).items():
-        good, bad = _WORDS[name]
-        table = calibration.tables[name]
-        judgement: Judgement = "good" if tail >= calibration.threshold else "doubtful"
-        reach = table[-1] - table[len(table) // 2]
-        if judgement == "doubtful" and scores[name] > table[-1] + reach / 2:
-            judgement = "bad"
-        value = f"worse than {1 - tail:.0%} of {len(table)} right measurements"
-        if not isfinite(scores[name]):
-            judgement, value = "bad", f"{scores[name]}, which is no score"
-        reason = good if judgement == "good" else bad
-        if judgement == "good" and tail < _SURPRISING:
-            limit = f"only beyond {1 - calibration.threshold:.1%} it counts"
-            reason += f"; of several checks one is often this far out, {limit}"
-        checks.append(Check(name, value, judgement, reason))
-    return checks
-
-
-def _name_missing(calibration: Calibration) -> list[Check]:
-    """What calibrations of earlier versions do not hold: nobody may think that it was checked."""
-    if "grey levels" in calibration.tables:
-        return []
-    reason = (
-        "this model was calibrated before grey levels were compared and may not notice "
-        "another contrast: run bcdm calibrate"
-    )
-    return [Check("grey levels", "not compared", "none", reason)]
-
-
-def _sum_up(checks: list[Check], name: str, *, calibrated: bool) -> Trust:
+def _sum_up(
+    checks: list[Check], name: str, *, calibrated: bool, kind: Literal["model", "method"] = "model"
+) -> Trust:
     bad = [check for check in checks if check.judgement == "bad"]
     doubtful = [check for check in checks if check.judgement == "doubtful"]
-    light: Light = "red" if bad else "amber" if doubtful or not calibrated else "green"
-    if bad:
+    light = find_light(checks)
+    if light == "green" and not calibrated:
+        light = "amber"
+    if bad and kind == "method":
+        summary = f"Do not rely on it: {bad[0].reason}."
+    elif bad:
         summary = f"Not a measurement that {name} was made for: {bad[0].reason}."
     elif doubtful:
         summary = f"Look twice: {doubtful[0].reason}."
     elif not calibrated:
-        summary = "The samples explain the data, but this model was never calibrated."
+        summary = f"The samples explain the data, but this {kind} was never calibrated."
     else:
         summary = "Nothing speaks against this reconstruction."
     return Trust(light, summary, tuple(checks))
