@@ -66,7 +66,7 @@ class Quality(NamedTuple):
 
 @dataclass(frozen=True)
 class Gap:
-    """A slice without images, because its numbers are not finite.
+    """A slice without images: its numbers are not finite, or the page has no room for it.
 
     Attributes:
         name: Its place in the volume, or its file.

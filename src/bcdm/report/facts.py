@@ -1,5 +1,6 @@
 """What is known of a measurement and its reconstruction, as names and values."""
 
+from bcdm.checkpoint import Guest
 from bcdm.checkpoint.calibration import Calibration
 from bcdm.checkpoint.lesions import describe_lesions
 from bcdm.reconstruction.fitting import Fitted
@@ -28,17 +29,27 @@ def describe_scan(fitted: Fitted) -> Facts:
 
 def describe_posterior(posterior: Posterior) -> Facts:
     """By which model and how it was reconstructed."""
-    model, measurement = posterior.model, posterior.measurement
+    model, level = posterior.model, float(posterior.measurement.std[0])
+    drawn = (
+        ("samples", f"{len(posterior.samples)}; the posterior mean is their average"),
+        ("error of the std map", f"{posterior.std_error:.0%}, from so many samples"),
+    )
+    if isinstance(model, Guest):
+        return (
+            ("method", printable(model.name)),
+            *([("about it", printable(model.remark))] if model.remark else []),
+            ("noise level", f"{level:.4g}, in the units of the data"),
+            *drawn,
+            ("calibrated on", "nothing: intervals are those of the samples alone"),
+        )
     calibration = Calibration.of(model)
     operator = model.config.operator
     kinds = [one.kind for one in operator.members] if operator.kind == "family" else [operator.kind]
     lesions = describe_lesions(model.facts, kinds)
-    level, value_range = float(measurement.std[0]), list(model.config.data.value_range)
     return (
         ("model", f"{model.config.name}, trained on {model.config.data.path}"),
-        ("noise level for the model", f"{level:.4g} on {value_range}"),
-        ("samples", f"{len(posterior.samples)}; the posterior mean is their average"),
-        ("error of the std map", f"{posterior.std_error:.0%}, from so many samples"),
+        ("noise level for the model", f"{level:.4g} on {list(model.value_range)}"),
+        *drawn,
         ("calibrated on", calibration.on if calibration is not None else "nothing yet"),
         *([("small lesions", lesions)] if lesions is not None else []),
     )

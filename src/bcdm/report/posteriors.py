@@ -30,6 +30,7 @@ __all__ = ["make_report", "plot_posterior", "report_posterior"]
 
 LEVEL = 0.8
 SSIM_SIDE = 11  # pixels that the window of Wang et al. needs
+_ROOM = 1 << 21  # pixels of all slices whose images a page holds: 512 of 64x64, 20 of 320x320
 
 
 def make_report(
@@ -48,6 +49,8 @@ def make_report(
 ) -> Report:
     """Gathers everything about some slices.
 
+    Of a large volume, images of slices that are evenly spaced, and the trust card of each.
+
     Args:
         posteriors: Of one measurement each.
         cards: The trust card of each.
@@ -63,21 +66,30 @@ def make_report(
     """
     units = units or Units()
     model = posteriors[0].model
+    count = len(posteriors)
+    shown = _choose_shown(count, posteriors[0].measurement.image.shape)
     slices = tuple(
         _make_slice(
-            one,
+            posteriors[number],
             card,
             number,
             units,
             truth=None if truth is None else truth[number : number + 1],
             left_out=number in left_out,
-            weight=None if weights is None else torch.from_numpy(weights[number]),
+            weight=None if weights is None else torch.from_numpy(np.array(weights[number])),
         )
-        for number, (one, card) in enumerate(zip(posteriors, cards, strict=True))
+        if number in shown
+        else Gap(
+            f"slice {number}",
+            f"this page shows {len(shown)} of {count} slices; the files of images hold the others.",
+            card,
+            number in left_out,
+        )
+        for number, card in enumerate(cards)
     )
     return Report(
         title=title,
-        subtitle=subtitle or f"reconstructed by {model.config.name}",
+        subtitle=subtitle or f"reconstructed by {model.name}",
         simulated=truth is not None,
         window=_choose_window(slices),
         unit=units.name,
@@ -127,7 +139,7 @@ def plot_posterior(
         path,
         {name: arrange(image.cpu().float().numpy()) for name, image in images.items()},
         {name: size.cpu().float().numpy() for name, size in sizes.items()},
-        window=posterior.model.config.data.value_range,
+        window=posterior.model.value_range or find_window(posterior.image.cpu().float().numpy()),
     )
 
 
@@ -173,20 +185,28 @@ def _make_slice(
     )
 
 
+def _choose_shown(count: int, shape: tuple[int, ...]) -> set[int]:
+    """Numbers of slices whose images a page has room for, evenly spaced."""
+    most = max(1, _ROOM // (shape[-2] * shape[-1]))
+    if count <= most:
+        return set(range(count))
+    return {round(float(number)) for number in np.linspace(0, count - 1, most)}
+
+
 def _find_linear_std(posterior: Posterior) -> Tensor:
-    prior_std = posterior.model.config.parameterisation.prior_std
-    return estimate_linear_std(posterior.measurement, prior_std)
+    return estimate_linear_std(posterior.measurement, posterior.scales.prior_std)
 
 
 def _compare(posterior: Posterior, truth: Tensor) -> Quality:
-    """PSNR and SSIM of the images shown, over the range of the model."""
-    low, high = posterior.model.config.data.value_range
+    """PSNR and SSIM of the images shown, over the range of the model or else of the reference."""
+    truth = as_shown(truth)
+    stated = posterior.model.value_range
+    low, high = stated or (float(truth.min()), float(truth.max()))
     shown = {
         "Linear estimate": as_shown(posterior.linear),
         "Posterior mean": posterior.image,
         "Sample 1": posterior.values[0],
     }
-    truth = as_shown(truth)
     rows = []
     for name, image in shown.items():
         near = float(psnr(image, truth, data_range=high - low))
@@ -194,8 +214,9 @@ def _compare(posterior: Posterior, truth: Tensor) -> Quality:
         alike = ssim(image, truth, data_range=high - low, convention="wang") if large else None
         rows.append((name, near, None if alike is None else float(alike)))
     convention = (
-        f"Of this slice alone, air included. The data range of both is that of the model, "
-        f"{low:g} to {high:g} in its units. {describe_ssim('wang')}."
+        f"Of this slice alone, air included. The data range of both is that of the "
+        f"{'model' if stated else 'reference'}, {low:g} to {high:g} in its units. "
+        f"{describe_ssim('wang')}."
     )
     return Quality(tuple(rows), convention)
 
@@ -206,8 +227,12 @@ def _choose_window(slices: Sequence[Slice | Gap]) -> tuple[float, float]:
     relied = [one for one in images if one.trust is None or one.trust.light != "red"]
     if not images:
         return 0.0, 1.0
-    means = np.stack([one.mean for one in relied or images])
-    low, high = (float(v) for v in np.quantile(means, [0.005, 0.995]))
+    return find_window(np.stack([one.mean for one in relied or images]))
+
+
+def find_window(values: Array) -> tuple[float, float]:
+    """Black and white that hold nearly all values."""
+    low, high = (float(v) for v in np.quantile(values, [0.005, 0.995]))
     return low, high if high > low else low + 1
 
 

@@ -15,10 +15,11 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bcdm.errors import InputError
+from bcdm.errors import InputError, MachineError
 from bcdm.scans.complaints import refusal, show
 from bcdm.scans.limits import LIMITS
 from bcdm.scans.scan import Scan
+from bcdm.spool import each, make_array, release
 
 __all__ = ["Answer", "Held", "Request", "answer", "receive"]
 
@@ -91,6 +92,9 @@ def answer(stream: IO[bytes], path: Path, read: Callable[[], Held]) -> bool:
         is_last = error.__cause__ is not None
         _send(stream, {"refusal": str(error), "last": is_last})
         return not is_last
+    except MachineError as error:
+        _send(stream, {"machine": str(error), "last": False})
+        return True
     except MemoryError:
         text = "takes more memory than a scan may: split it into fewer slices"
         _send(stream, {"refusal": str(refusal(path, text)), "last": True})
@@ -129,12 +133,9 @@ def _send(stream: IO[bytes], said: dict[str, Any], *arrays: NDArray[Any]) -> Non
     text = json.dumps(said).encode()
     stream.write(len(text).to_bytes(_WIDTH, "little") + text)
     for array in arrays:
-        if array.flags.c_contiguous:
-            stream.write(array.reshape(-1).view(np.uint8).data)
-            continue
-        # In rows, because an array whose axes were moved must be copied to be sent.
-        for row in array:
-            stream.write(np.ascontiguousarray(row).data)
+        # In rows: an array may be larger than memory, or have moved axes and must be copied.
+        for row in each(array) if array.ndim > 1 else [array]:
+            stream.write(np.ascontiguousarray(row).reshape(-1).view(np.uint8).data)
     stream.flush()
 
 
@@ -154,6 +155,8 @@ def receive(stream: IO[bytes], path: Path) -> Answer:
             return Answer(error=fault, is_last=True)
         if "refusal" in said:
             return Answer(error=InputError(said["refusal"]), is_last=bool(said["last"]))
+        if "machine" in said:
+            return Answer(error=MachineError(said["machine"]))
         if "note" in said:
             return Answer(said["note"])
         return Answer(_take_arrays(stream, path, said))
@@ -192,12 +195,14 @@ def _take(stream: IO[bytes], count: int) -> bytes:
 def _take_array(stream: IO[bytes], dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     if math.prod(shape) * dtype.itemsize > LIMITS.numbers:
         raise EOFError
-    array = np.empty(shape, dtype)
-    view = array.reshape(-1).view(np.uint8).data
-    done = 0
-    while done < len(view):
-        count = stream.readinto(view[done:])  # type: ignore[attr-defined]
-        if not count:
-            raise EOFError
-        done += count
+    array = make_array(shape, dtype)
+    for part in array if array.ndim > 1 else [array]:
+        view = part.reshape(-1).view(np.uint8).data
+        done = 0
+        while done < len(view):
+            count = stream.readinto(view[done:])  # type: ignore[attr-defined]
+            if not count:
+                raise EOFError
+            done += count
+        release(array)
     return array

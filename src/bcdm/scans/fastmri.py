@@ -13,6 +13,7 @@ from bcdm.scans.layout import arrange, choose_kind, kept_dtype, shape_mask
 from bcdm.scans.mrdheader import parse_header
 from bcdm.scans.output import writing
 from bcdm.scans.scan import Results, Scan
+from bcdm.spool import each
 
 __all__ = ["FORMAT", "read", "write"]
 
@@ -67,7 +68,7 @@ def _read_mask(
     stated = hdf5.read_numbers(path, "mask", entry, np.dtype(np.float32))
     mask = shape_mask(path, stated, (data.shape[-2], data.shape[-1]))
     # Files are padded by empty columns at both ends, which masks may count as sampled.
-    taken = np.flatnonzero((data != 0).any((0, 1, 2)))
+    taken = np.flatnonzero(np.any([(coils != 0).any((0, 1)) for coils in each(data)], 0))
     padding = np.ones(data.shape[-1], bool)
     if len(taken):
         padding[taken[0] : taken[-1] + 1] = False
@@ -91,7 +92,10 @@ def write(folder: Path, scan: Scan, results: Results, provenance: str) -> list[P
         with h5py.File(partial, "w") as file:
             for name, values in results.items():
                 suffix = "" if name == "mean" else f"_{name}"
-                file[f"reconstruction{suffix}"] = _drop_channel(values)
+                shown = _drop_channel(values)
+                stored = file.create_dataset(f"reconstruction{suffix}", shown.shape, shown.dtype)
+                for number, one in enumerate(each(shown)):
+                    stored[number] = one
             if scan.header:
                 file["ismrmrd_header"] = scan.header
             file.attrs["level"] = results.level

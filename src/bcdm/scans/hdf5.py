@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bcdm.scans.complaints import library, refusal
 from bcdm.scans.limits import LIMITS, check_chunks, check_name, check_size
+from bcdm.spool import make_array, release
 
 __all__ = [
     "NOTE",
@@ -82,11 +83,12 @@ def read_numbers(path: Path, name: str, entry: Any, kept: np.dtype[Any]) -> NDAr
     for extent in (shape, chunks or (1,)):
         check_size(path, extent, stored, kept)
     check_chunks(path, shape, chunks or shape)
-    numbers = np.empty(shape, kept)
+    numbers = make_array(shape, kept)
     rows = max((1 << 24) // max(stored.itemsize * math.prod(shape[1:]), 1), 1)
     with np.errstate(over="ignore", invalid="ignore"), library(path):
         for start in range(0, shape[0] if shape else 0, rows):
             numbers[start : start + rows] = entry[start : start + rows]
+            release(numbers)
     return numbers
 
 

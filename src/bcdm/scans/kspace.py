@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from bcdm.errors import ShapeError
 from bcdm.scans.complaints import refusal
 from bcdm.scans.scan import Scan
+from bcdm.spool import each, stack
 
 __all__ = ["crop_kspace", "find_sampled", "have_one_mask", "remove_oversampling"]
 
@@ -24,7 +25,7 @@ def find_sampled(kspace: NDArray[Any]) -> NDArray[np.bool_]:
     """
     sampled = np.zeros(kspace.shape[-2:], bool)
     halves = np.zeros(2, np.int64)
-    for coils in kspace:
+    for coils in each(kspace):
         is_real, is_imaginary = coils.imag == 0, coils.real == 0
         sampled |= ~(is_real & is_imaginary).all(0)
         halves += (is_real & ~is_imaginary).sum(), (is_imaginary & ~is_real).sum()
@@ -43,7 +44,7 @@ def have_one_mask(kspace: NDArray[Any], mask: NDArray[np.bool_]) -> bool:
     box = np.logical_and.outer(mask.any(1), mask.any(0))
     # Lines along which everything was sampled that was sampled along any.
     full = [(mask == box).all(axis) & mask.any(axis) for axis in (0, 1)]
-    for coils in kspace:
+    for coils in each(kspace):
         is_real, is_imaginary = coils.imag == 0, coils.real == 0
         found = ~(is_real & is_imaginary).all(0)
         if not bool(found.any()):
@@ -93,6 +94,6 @@ def remove_oversampling(scan: Scan) -> Scan:
         if data.shape[axis] == length or not bool((mask.all(axis) == lines).all()):
             continue
         # Slice by slice, because a transform takes several times the memory of its input.
-        data = np.stack([crop_kspace(coils, length, axis) for coils in data])
+        data = stack((crop_kspace(coils, length, axis) for coils in each(data)), len(data))
         mask = np.repeat(np.expand_dims(lines, axis), length, axis)
     return replace(scan, data=data, mask=mask)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcdm.scans.complaints import library, refusal
+from bcdm.spool import make_array, release
 
 __all__ = [
     "LIMITS",
@@ -167,7 +168,7 @@ def read_exactly(
     """Reads a flat array from a stream, block by block: what is kept is all the memory it takes."""
     check_size(path, shape, stored, kept)
     count = math.prod(shape)
-    numbers = np.empty(count, kept)
+    numbers = make_array((count,), kept)
     block = max((1 << 22) // stored.itemsize, 1)
     for start in range(0, count, block):
         stop = min(start + block, count)
@@ -178,4 +179,5 @@ def read_exactly(
         # What is beyond float32 becomes infinite, and is refused as such.
         with np.errstate(over="ignore", invalid="ignore"):
             numbers[start:stop] = np.frombuffer(raw, stored)
+        release(numbers)
     return numbers

@@ -15,6 +15,7 @@ from bcdm.scans.mrdheader import MRDHeader, parse_header
 from bcdm.scans.output import place, writing
 from bcdm.scans.packing import pack, unpack
 from bcdm.scans.scan import Results, Scan
+from bcdm.spool import make_array, release
 
 __all__ = ["FORMAT", "GROUP", "is_mrd", "read", "write"]
 
@@ -144,7 +145,7 @@ def _place_lines(
     slices = _list_slices(heads, imaging)
     coils = int(heads["active_channels"][imaging[0]])
     check_size(path, (len(slices), coils, rows, columns), COMPLEX, COMPLEX)
-    data = np.zeros((len(slices), coils, rows, columns), COMPLEX)
+    data = make_array((len(slices), coils, rows, columns), COMPLEX)
     sampled = np.zeros((len(slices), rows, columns), bool)
     counts = np.zeros((len(slices), rows), np.int64)
     offset = rows // 2 - header.center if header.center is not None else 0
@@ -167,7 +168,10 @@ def _place_lines(
                 data[where, :, row, first : first + kept.shape[1]] += kept
             sampled[where, row, first : first + kept.shape[1]] = True
             counts[where, row] += 1
-    data /= np.maximum(counts, 1).astype(np.float32)[:, None, :, None]
+        release(data)
+    for number, often in enumerate(np.maximum(counts, 1).astype(np.float32)):
+        data[number] /= often[:, None]
+        release(data)
     if bool((sampled != sampled[0]).any()):
         raise refusal(path, "has slices with different masks: reconstruct them one by one")
     return data, sampled[0], counts

@@ -59,11 +59,12 @@ def parse_header(path: Path, text: bytes) -> MRDHeader:
             element.tag = element.tag.rpartition("}")[2]
     facts: dict[str, Any] = {n: _number(root.findtext(place)) for n, place in _FACTS.items()}
     recon = _find_matrix(path, root, "reconSpace")
-    facts["spacing in mm"] = _find_spacing(root, recon)
+    encoded = _find_matrix(path, root, "encodedSpace")
+    facts["spacing in mm"] = _find_spacing(root, encoded, recon)
     center = _number(root.findtext("encoding/encodingLimits/kspace_encoding_step_1/center"))
     bandwidth = _number(root.findtext(".//relativeReceiverNoiseBandwidth"))
     return MRDHeader(
-        encoded=_find_matrix(path, root, "encodedSpace"),
+        encoded=encoded,
         recon=recon,
         trajectory=(root.findtext("encoding/trajectory") or "").strip().lower(),
         center=int(center) if isinstance(center, float) and 0 <= center <= _LONGEST_AXIS else None,
@@ -92,9 +93,25 @@ def _find_matrix(path: Path, root: "Element", space: str) -> tuple[int, int, int
     return x, y, z
 
 
-def _find_spacing(root: "Element", recon: tuple[int, int, int] | None) -> list[float] | None:
-    place = "encoding/reconSpace/fieldOfView_mm"
-    sides = [_number(root.findtext(f"{place}/{axis}")) for axis in "xyz"]
-    if recon is None or not all(isinstance(side, float) for side in sides):
+def _find_spacing(
+    root: "Element", encoded: tuple[int, int, int] | None, recon: tuple[int, int, int] | None
+) -> list[float] | None:
+    """Along x, y and z, of images made of the samples that there are: scanners may interpolate."""
+    found = [
+        _divide(root, space, matrix)
+        for space, matrix in (("encodedSpace", encoded), ("reconSpace", recon))
+    ]
+    measured = found[0] or found[1]
+    if measured is None:
         return None
-    return [round(float(s) / n, 4) for s, n in zip(sides, recon, strict=True) if s is not None]
+    # Only the image says how thick a slice is: the encoded one may be oversampled.
+    return [*measured[:2], (found[1] or measured)[2]]
+
+
+def _divide(root: "Element", space: str, matrix: tuple[int, int, int] | None) -> list[float] | None:
+    """The field of view over the number of pixels."""
+    place = f"encoding/{space}/fieldOfView_mm"
+    sides = [_number(root.findtext(f"{place}/{axis}")) for axis in "xyz"]
+    if matrix is None or not all(isinstance(side, float) and side > 0 for side in sides):
+        return None
+    return [round(float(s) / n, 4) for s, n in zip(sides, matrix, strict=True) if s is not None]

@@ -1,6 +1,7 @@
 """Files on disk to scans: any file gives a scan or one line that says why not."""
 
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from bcdm.scans.kspace import find_sampled, have_one_mask
 from bcdm.scans.layout import shape_mask
 from bcdm.scans.limits import check_pieces
 from bcdm.scans.scan import Scan
+from bcdm.spool import each
 
 __all__ = ["complete", "perform", "read_mask", "read_provenance_text", "read_scan"]
 
@@ -89,7 +91,8 @@ def _read_mask(path: Path, size: tuple[int, int], beside: Scan | None) -> NDArra
 def complete(scan: Scan) -> Scan:
     """Refuses numbers that are none, and finds what was sampled where no mask says so."""
     check_pieces(scan.path, len(scan.data), "slices")
-    for numbers in (*scan.data, *([] if scan.noise is None else [scan.noise])):
+    noise = [] if scan.noise is None else [scan.noise]
+    for numbers in chain(each(scan.data), noise):
         if not bool(np.isfinite(numbers).all()):
             raise refusal(scan.path, "holds values that are not finite: replace NaN and infinity")
     if scan.kind != "k-space":

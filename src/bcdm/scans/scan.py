@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from bcdm.errors import InputError, ShapeError
 from bcdm.scans.complaints import show
+from bcdm.spool import release
 
 __all__ = ["Kind", "Results", "Scan"]
 
@@ -85,7 +86,7 @@ class Results:
                     f"{name} has shape {values.shape}: give (slices, channels, rows, columns), "
                     "the same for all"
                 )
-            if values.dtype != np.float32 or not bool(np.isfinite(values[kept]).all()):
+            if values.dtype != np.float32 or not all(_is_finite(values, one) for one in kept):
                 raise InputError(f"{name} must be finite and float32, got {values.dtype}")
         if not 0 < self.level < 1:
             raise InputError(f"level must be between 0 and 1, got {self.level}")
@@ -97,3 +98,10 @@ class Results:
     def items(self) -> tuple[tuple[str, NDArray[np.float32]], ...]:
         """The maps by name."""
         return (("mean", self.mean), ("std", self.std), ("low", self.low), ("high", self.high))
+
+
+def _is_finite(values: NDArray[np.float32], number: int) -> bool:
+    """Whether a slice holds numbers alone."""
+    finite = bool(np.isfinite(values[number]).all())
+    release(values)
+    return finite

@@ -19,6 +19,7 @@ from bcdm.scans.layout import (
 from bcdm.scans.limits import LIMITS, check_chunks, check_links, check_name, check_size
 from bcdm.scans.output import place, writing
 from bcdm.scans.scan import Results, Scan
+from bcdm.spool import each, make_array, release
 
 __all__ = ["FORMAT", "read", "read_provenance", "write"]
 
@@ -102,6 +103,7 @@ def _read_array(
 ) -> NDArray[Any]:
     shape, stored = _check_array(path, folder.name, metadata)
     check_size(path, shape, stored, kept)
+    numbers = make_array(shape, kept)
     with library(path):
         import zarr
 
@@ -114,8 +116,13 @@ def _read_array(
             # A chunk is unpacked whole, even if little of it lies in the array.
             check_size(path, array.shards or array.chunks, stored, kept)
             check_chunks(path, shape, array.chunks)
+            # Whole shards at a time: what is unpacked once is not unpacked again.
+            rows = (array.shards or array.chunks or (1,))[0]
             with np.errstate(over="ignore", invalid="ignore"):
-                return np.asarray(array[...]).astype(kept, copy=False)
+                for start in range(0, shape[0] if shape else 0, rows):
+                    numbers[start : start + rows] = array[start : start + rows]
+                    release(numbers)
+    return numbers
 
 
 def write(folder: Path, scan: Scan, results: Results, provenance: str) -> list[Path]:
@@ -127,7 +134,11 @@ def write(folder: Path, scan: Scan, results: Results, provenance: str) -> list[P
         group = zarr.open_group(partial, mode="w", zarr_format=3)
         group.attrs.update({"level": results.level, **json.loads(provenance)})
         for name, values in results.items():
-            group.create_array(name, data=values, chunks=(1, *values.shape[1:]))
+            stored = group.create_array(
+                name, shape=values.shape, chunks=(1, *values.shape[1:]), dtype=values.dtype
+            )
+            for number, one in enumerate(each(values)):
+                stored[number] = one
     return [target]
 
 
