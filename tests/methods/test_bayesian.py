@@ -1,5 +1,6 @@
 """Learned Bayesian conditioning: parameterisations by algebra, and the posterior by learning."""
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -12,8 +13,9 @@ from bcdm.evaluation import sliced_wasserstein
 from bcdm.measurement import Measurement
 from bcdm.methods import Bayesian, GaussianMixture, Parameterisation
 from bcdm.networks import NCSNpp, NCSNppConfig, UnrolledNetwork
-from bcdm.operators import Dense, FourierMask, PixelMask
+from bcdm.operators import Dense, FourierMask, PixelMask, Sense
 from bcdm.problems import Levels, OneProblem
+from bcdm.problems.coils import draw_birdcage
 from bcdm.tensors import fit
 from bcdm.training.objective import Objective
 
@@ -246,6 +248,80 @@ def test_probes_show_what_is_unknown() -> None:
     shown = (1 + 100 / alone[:, None, None] * mask) ** -0.5
     torch.testing.assert_close(extra[:, 0], shown.expand(2, 6, 8))
     torch.testing.assert_close(extra[:, 1].abs(), extra[:, 0])
+
+
+def _map_uncertainty(measurement: Measurement, x: Tensor, log_snr: float = 0.0) -> Tensor:
+    parameterisation = Parameterisation(prior_std=0.7, uncertainty=True)
+    level = VP().level(torch.tensor([log_snr]).double())
+    extra = parameterisation.prepare(Conditioning(measurement, level), x).extra
+    assert extra is not None
+    assert extra.shape[1] == parameterisation.extra_channels == 1
+    return extra
+
+
+def test_the_map_of_uncertainty_is_that_of_each_pixel() -> None:
+    """Where pixels are measured alone, the estimate of the diagonal is exact."""
+    mask = torch.zeros(32, 32, dtype=torch.bool)
+    mask[:, 16:] = True
+    x = normal(2, 1, 32, 32, seed=0)
+    found = _map_uncertainty(Measurement.simulate(x, PixelMask(mask), 0.1, seed=1), x)
+    alone = 1 / Parameterisation(prior_std=0.7).scale(VP().level(torch.zeros(1).double())) ** 2
+    shown = float((1 + 100 / alone) ** -0.5)
+    torch.testing.assert_close(found[..., :12], torch.zeros(2, 1, 32, 12))
+    torch.testing.assert_close(found[..., 20:].exp(), torch.full((2, 1, 32, 12), shown))
+
+
+def test_the_map_of_uncertainty_tells_coils_apart() -> None:
+    """One mask, one coil or eight: the exact standard deviation within 5 %."""
+    mask = torch.zeros(32, 32, dtype=torch.bool)
+    mask[:, ::2] = True
+    x = torch.complex(normal(1, 1, 32, 32, seed=0), normal(1, 1, 32, 32, seed=1)).cdouble()
+    means = []
+    for coils in (1, 8):
+        maps = torch.ones(1, 32, 32, dtype=torch.complex64)
+        if coils > 1:
+            maps = draw_birdcage((32, 32), coils, rng=np.random.default_rng(0))
+        operator = Sense(maps.to(x.dtype), mask)
+        measurement = Measurement.simulate(x, operator, 0.05, seed=2)
+        found = _map_uncertainty(measurement, x)
+        level = VP().level(torch.zeros(1).double())
+        least = float(level.alpha**2 + (level.sigma / 0.7) ** 2)
+        gram = operator.gram(torch.eye(1024, dtype=x.dtype).reshape(1024, 1, 32, 32)).flatten(1)
+        whole = least * torch.eye(1024) + float(level.sigma / 0.05) ** 2 * gram
+        exact = (least * torch.linalg.inv(whole).diagonal().real).mean().log() / 2
+        means.append(float((2 * found).exp().mean().log() / 2))
+        assert abs(means[-1] - float(exact)) < 0.05
+    assert means[1] < 2 * means[0]  # logs: eight coils leave far less
+
+
+def test_output_and_loss_are_in_units_of_what_is_left() -> None:
+    """Where nothing is measured C^2 is the share that is left; a zero of the network is w."""
+    mask = torch.zeros(32, 32, dtype=torch.bool)
+    mask[:, ::2] = True
+    maps = draw_birdcage((32, 32), 8, rng=np.random.default_rng(0)).to(torch.complex128)
+    x = torch.complex(normal(2, 1, 32, 32, seed=0), normal(2, 1, 32, 32, seed=1)).cdouble()
+    measurement = Measurement.simulate(x, Sense(maps, mask), 0.05, seed=2)
+    level = VP().level(torch.zeros(1).double())
+    plain, own = (Parameterisation(prior_std=0.7, uncertainty=u) for u in (False, True))
+    given, other = (p.prepare(Conditioning(measurement, level), x) for p in (own, plain))
+    assert given.extra is not None
+    left = (2 * given.extra).exp().flatten(1).mean(1)
+    assert 0.02 < float(left[0]) < 0.5
+    torch.testing.assert_close(given.weight, plain.weigh(level) / left)
+    torch.testing.assert_close(other.weight, plain.weigh(level))
+    torch.testing.assert_close(given.project(torch.zeros_like(x)), given.seen)
+    # A single line of k-space: known to the mask alone, and to no image, so C leaves it all.
+    wave = torch.exp(2j * torch.pi * torch.arange(32).double() * 7 / 32).expand(2, 1, 32, 32)
+    moved, more = (one.project(wave) - one.seen for one in (given, other))
+    torch.testing.assert_close(moved, more * left.sqrt()[:, None, None, None])
+
+
+def test_samples_of_one_measurement_share_the_map() -> None:
+    mask = torch.rand(8, 8, generator=torch.Generator().manual_seed(0)) < 0.4
+    x = normal(3, 1, 8, 8, seed=0)
+    together = _map_uncertainty(Measurement.simulate(x[:1], PixelMask(mask), 0.1, seed=1), x)
+    alone = _map_uncertainty(Measurement.simulate(x[:1], PixelMask(mask), 0.1, seed=1), x[:1])
+    torch.testing.assert_close(together, alone.expand(3, -1, -1, -1))
 
 
 def test_loss_does_not_depend_on_the_batch() -> None:

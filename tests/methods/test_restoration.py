@@ -16,6 +16,7 @@ from bcdm.methods import (
     GaussianMixture,
     PointEstimate,
     Renewal,
+    Restoration,
 )
 from bcdm.methods.base import BoundDenoiser
 from bcdm.operators import BlockMean, Dense, Identity, LinearOperator, Sense, to_matrix
@@ -158,7 +159,7 @@ def test_ddrm_is_the_published_update(
             size = (after**2 - eta_b**2 * std**2 / value**2) ** 0.5
             expected.append((1 - eta_b) * m + eta_b * y / value + size * n)
     published = s.alpha * (right.mT @ torch.stack(expected)).reshape(x_t.shape)
-    sampler = DDRM(measurement, eta, eta_b)
+    sampler = Restoration(measurement, eta, eta_b)
     got, _ = sampler.advance(denoiser, x_t, Step(t, s, lambda _: noise))
     torch.testing.assert_close(got, published)
 
@@ -168,7 +169,7 @@ def test_chains_end_near_the_data() -> None:
     denoiser, measurement = problem(operator, VP())
     unconditional = measurement.y - operator.forward(gaussian().sample(500, seed=9))
     for prior, sampler in (
-        (denoiser, DDRM(measurement)),
+        (DDRM(denoiser).condition(measurement), None),
         (DiffPIR(denoiser).condition(measurement), Renewal()),
     ):
         drawn = sample(prior, sampler, steps=50, indices=range(50), progress=False)
@@ -194,7 +195,8 @@ def test_settings_are_the_published_ones_unless_said() -> None:
     assert MMPS(denoiser, 1).iterations == 1
     assert DiffPIR(denoiser) == DiffPIR(denoiser, 7 / 4)
     assert Renewal() == Renewal(0.3)
-    assert (DDRM(measurement).eta, DDRM(measurement).eta_b) == (0.85, 1.0)
+    assert (DDRM(denoiser).eta, DDRM(denoiser).eta_b) == (0.85, 1.0)
+    assert DDRM(denoiser).condition(measurement).sampler == Restoration(measurement, 0.85, 1.0)
     for bound in (MMPS(denoiser).condition(measurement), DiffPIR(denoiser).condition(measurement)):
         assert (bound.image, bound.schedule) == (denoiser.image, denoiser.schedule)
 
@@ -216,3 +218,15 @@ def test_rows_of_a_batch_are_as_if_alone() -> None:
                 own = type(level)(*(part[rows] for part in level))
                 alone = method.condition(given.select(rows))(x[rows], own)
                 torch.testing.assert_close(together[rows], alone)
+
+
+def test_ddrm_is_drawn_by_its_own_steps_only() -> None:
+    """By any other sampler its means would be the prior's, whatever was measured."""
+    denoiser, measurement = problem(BlockMean((2, 2)), VP())
+    bound = DDRM(denoiser).condition(measurement)
+    with pytest.raises(InputError, match="leave the sampler out"):
+        sample(bound, Renewal(), steps=3, progress=False)
+    drawn = sample(bound, steps=3, progress=False)
+    torch.testing.assert_close(
+        drawn, sample(denoiser, Restoration(measurement), steps=3, progress=False)
+    )

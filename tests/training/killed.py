@@ -1,7 +1,8 @@
 """Runs `bcdm` and kills its own process when it gets to a step: an event, not a time.
 
 Called as `killed.py STEP RANK PLACE ARGUMENTS...`; PLACE is "log", after the step's row was
-written, or "checkpoint", when a checkpoint is written but does not have its name yet.
+written, "checkpoint", when a checkpoint is written but does not have its name yet, or "node",
+which is as "log", but torchrun on that node is killed, too.
 """
 
 import os
@@ -19,8 +20,11 @@ def end_at(last: int, place: str) -> None:
     write, save = Log.write, state_dict_saver.save
 
     def end(step: int, here: str) -> None:
-        if step >= last and here == place:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if step < last or here != place.replace("node", "log"):
+            return
+        if place == "node":
+            os.kill(os.getppid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     def write_and_end(log: Log, step: int, values: dict[str, Any]) -> None:
         write(log, step, values)

@@ -43,9 +43,9 @@ class Listener:
     network: nn.Module = field(default_factory=nn.Identity)
     heard: list[tuple[Conditioning, Tensor]] = field(default_factory=list)
 
-    def estimate(self, conditioning: Conditioning, x_t: Tensor) -> Tensor:
+    def estimate_weighted(self, conditioning: Conditioning, x_t: Tensor) -> tuple[Tensor, Tensor]:
         self.heard.append((conditioning, x_t))
-        return self.x_0 + self.away
+        return self.x_0 + self.away, self.parameterisation.weigh(conditioning.level)
 
 
 def listen(

@@ -7,7 +7,7 @@ from bcdm.methods.denoising import Denoising
 from bcdm.methods.exact import ExactDenoiser, ExactPosterior, GaussianMixture
 from bcdm.methods.guidance import DMPS, DPS, PiGDM, PostConditioned
 from bcdm.methods.parameterisation import Parameterisation
-from bcdm.methods.restoration import DDRM, MMPS, DiffPIR, Renewal
+from bcdm.methods.restoration import DDRM, MMPS, DiffPIR, Renewal, Restoration
 from bcdm.methods.sparse import RootSumOfSquares, SparseGradients, SparseWavelets
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "PointEstimate",
     "PostConditioned",
     "Renewal",
+    "Restoration",
     "RootSumOfSquares",
     "SparseGradients",
     "SparseWavelets",

@@ -7,10 +7,11 @@ from typing import Protocol
 from torch import Tensor
 
 from bcdm.diffusion import Denoiser, NoiseLevel, Schedule
+from bcdm.errors import ShapeError
 from bcdm.measurement import Measurement
 from bcdm.tensors import ImageSpec
 
-__all__ = ["BoundDenoiser", "Method"]
+__all__ = ["BoundDenoiser", "Method", "check_batch"]
 
 
 class Method(Protocol):
@@ -28,10 +29,13 @@ class BoundDenoiser:
     Args:
         prior: The unconditional denoiser.
         mean: Gives the mean of x_0 with the measurement bound.
+        measurement: What is bound: with several, x_t holds one image of each. Left out: whatever
+            `mean` takes.
     """
 
     prior: Denoiser
     mean: Callable[[Tensor, NoiseLevel], Tensor]
+    measurement: Measurement | None = None
 
     @property
     def schedule(self) -> Schedule:
@@ -45,4 +49,19 @@ class BoundDenoiser:
 
     def __call__(self, x_t: Tensor, level: NoiseLevel) -> Tensor:
         r"""$E[x_0 \mid x_t, y]$."""
+        if self.measurement is not None:
+            check_batch(self.measurement, x_t)
         return self.mean(x_t, level)
+
+
+def check_batch(measurement: Measurement, x_t: Tensor) -> None:
+    """Refuses images that are not one of each measurement, unless there is only one.
+
+    A batch of one would be stretched over all measurements without a word.
+    """
+    count = len(measurement.y)
+    if count not in (1, len(x_t)):
+        raise ShapeError(
+            f"{count} measurements are bound but x_t holds {len(x_t)} images: draw one of each at "
+            f"a time (indices=range({count})), or bind one"
+        )

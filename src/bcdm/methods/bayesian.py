@@ -15,7 +15,7 @@ from bcdm.tensors import ImageSpec, real_dtype
 __all__ = ["Bayesian", "BayesianDenoiser"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Bayesian:
     r"""A network that gives $E[x_0 \mid \text{statistic}]$ for every noise level.
 
@@ -30,6 +30,10 @@ class Bayesian:
     schedule: Schedule
     parameterisation: Parameterisation
 
+    def __repr__(self) -> str:
+        name = type(self.network).__name__
+        return f"Bayesian({name}, {self.schedule}, {self.parameterisation})"
+
     def condition(self, measurement: Measurement) -> "BayesianDenoiser":
         """Binds measurements; one network call then gives their posterior means."""
         self._check_precision(measurement)
@@ -37,6 +41,10 @@ class Bayesian:
 
     def estimate(self, conditioning: Conditioning, x_t: Tensor) -> Tensor:
         r"""$E[x_0 \mid x_t, y]$, differentiable: the same code trains and samples."""
+        return self.estimate_weighted(conditioning, x_t)[0]
+
+    def estimate_weighted(self, conditioning: Conditioning, x_t: Tensor) -> tuple[Tensor, Tensor]:
+        """The same, and what the squared error of each image counts in training, (B,)."""
         self._check_precision(conditioning.measurement)
         # The statistic is exact arithmetic, whatever precision the network runs in.
         with torch.autocast(x_t.device.type, enabled=False):
@@ -44,7 +52,7 @@ class Bayesian:
         log_snr = conditioning.level.log_snr.to(x_t.device, torch.float32)
         more = () if given.extra is None else (given.extra,)
         out: Tensor = self.network(given.seen, log_snr, given.project, *more)
-        return given.unit * out
+        return given.unit * out, given.weight
 
     def _check_precision(self, measurement: Measurement) -> None:
         """Refuses data of another precision than the network's."""

@@ -37,4 +37,4 @@ class Denoising:
             (alpha,) = fit(x_t, own.alpha)
             return self.prior(alpha * conditioning.pivot(x_t), own)
 
-        return BoundDenoiser(self.prior, mean)
+        return BoundDenoiser(self.prior, mean, measurement)

@@ -22,7 +22,7 @@ Likelihood = Callable[[Tensor, NoiseLevel], tuple[Tensor, Tensor]]
 """Maps (x_t, level) to the prior's mean and the approximate score of y given x_t."""
 
 
-def _guide(prior: Denoiser, likelihood: Likelihood) -> BoundDenoiser:
+def _guide(prior: Denoiser, measurement: Measurement, likelihood: Likelihood) -> BoundDenoiser:
     r"""The denoiser $E[x_0 \mid x_t] + \frac{\sigma^2}{\alpha} g$."""
 
     def guided_mean(x_t: Tensor, level: NoiseLevel) -> Tensor:
@@ -30,7 +30,7 @@ def _guide(prior: Denoiser, likelihood: Likelihood) -> BoundDenoiser:
         (scale,) = fit(x_t, level.sigma**2 / level.alpha)
         return mean + scale * score
 
-    return BoundDenoiser(prior, guided_mean)
+    return BoundDenoiser(prior, guided_mean, measurement)
 
 
 def _check_weight(weight: float) -> None:
@@ -55,7 +55,7 @@ class PostConditioned:
             away = measurement.back_projection - measurement.operator.gram(x_t)
             return self.prior(x_t, level), precision * away
 
-        return _guide(self.prior, likelihood)
+        return _guide(self.prior, measurement, likelihood)
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,9 @@ class DPS:
 
     def condition(self, measurement: Measurement) -> BoundDenoiser:
         """Binds measurements."""
-        return _guide(self.prior, lambda x, level: self._likelihood(measurement, x, level))
+        return _guide(
+            self.prior, measurement, lambda x, level: self._likelihood(measurement, x, level)
+        )
 
     def _likelihood(
         self, measurement: Measurement, x_t: Tensor, level: NoiseLevel
@@ -141,7 +143,7 @@ class DMPS:
             pulled = operator.solve(measurement.std**2, (level.sigma / level.alpha) ** 2, away)
             return self.prior(x_t, level), scale * pulled
 
-        return _guide(self.prior, likelihood)
+        return _guide(self.prior, measurement, likelihood)
 
 
 @dataclass(frozen=True)
@@ -177,4 +179,4 @@ class PiGDM:
                 (score,) = torch.autograd.grad(mean, x_t, pulled)
             return mean.detach(), self.weight * score
 
-        return _guide(self.prior, likelihood)
+        return _guide(self.prior, measurement, likelihood)

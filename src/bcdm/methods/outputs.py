@@ -20,12 +20,15 @@ class Output(ABC):
     """A meaning of the network's output."""
 
     @abstractmethod
-    def explain(self, view: View, seen: Tensor) -> tuple[Projection, float]:
+    def explain(
+        self, view: View, seen: Tensor, left: Tensor | None = None
+    ) -> tuple[Projection, float]:
         """From the output to an image, and that image's unit.
 
         Args:
             view: The diffused image and its measurement.
             seen: The statistic that the network sees.
+            left: See `Scales.spread`.
         """
 
     @abstractmethod
@@ -43,7 +46,9 @@ class Image(Output):
 
     weight: float
 
-    def explain(self, view: View, seen: Tensor) -> tuple[Projection, float]:
+    def explain(
+        self, view: View, seen: Tensor, left: Tensor | None = None
+    ) -> tuple[Projection, float]:
         """Data consistency."""
         natural = view.conditioning.natural_statistic(view.x_t)
         consist = view.conditioning.data_consistency
@@ -70,14 +75,16 @@ class Residual(Output):
 
     model_std: float = 0.0
 
-    def explain(self, view: View, seen: Tensor) -> tuple[Projection, float]:
+    def explain(
+        self, view: View, seen: Tensor, left: Tensor | None = None
+    ) -> tuple[Projection, float]:
         """The Wiener statistic moved by the output."""
         # In units of the prior's spread, so that further iterations see what the first one saw.
         start, conditioning, scales = view.wiener, view.conditioning, view.scales
         known = conditioning.measurement.operator.known_part
 
         def project(f: Tensor) -> Tensor:
-            return start + scales.spread(conditioning, known, f, self.model_std)
+            return start + scales.spread(conditioning, known, f, self.model_std, left)
 
         return project, scales.prior_std
 

@@ -1,10 +1,8 @@
 r"""What the network sees and what its output means, put together from settings."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import ClassVar, Literal, NamedTuple, get_args
 
-import numpy as np
 import torch
 from pydantic import ConfigDict
 from torch import Tensor
@@ -16,7 +14,7 @@ from bcdm.measurement import Measurement
 from bcdm.methods.outputs import Image, Output, Projection, Residual
 from bcdm.methods.rivals import BridgePlace, BridgeStep, Denoised, Dual, Noise
 from bcdm.methods.statistics import Joint, Normalised, Pivot, Statistic, Whitened, Wiener
-from bcdm.methods.view import Scales, View
+from bcdm.methods.view import Scales, View, make_probes
 from bcdm.networks.layers import complex_to_channels
 from bcdm.tensors import fit
 
@@ -42,12 +40,14 @@ class Prepared(NamedTuple):
         seen: Its input (B, C, H, W).
         project: From its output to an image.
         unit: The image's unit: the mean of x_0 is `unit` times what `project` gives last.
+        weight: What the squared error of each image counts in training, (B,).
         extra: More channels to see; None for none.
     """
 
     seen: Tensor
     project: Projection
-    unit: float = 1.0
+    unit: float
+    weight: Tensor
     extra: Tensor | None = None
 
 
@@ -68,6 +68,10 @@ class Parameterisation:
         model_std: $\tau$, how far off the network itself may be ("residual" only).
         probes: The network also sees $C$ applied to two fixed images, a flat and a rough one: what
             the operator and its noise leave unknown, where one network serves many of them.
+        uncertainty: The network also sees a map of how much of what $x_t$ leaves unknown $y$ leaves
+            so, too, by one rough solve; its output and the training loss are in that unit. Probes
+            and $C$ are of what stands in for an operator without closed form, of several coils the
+            mask alone, and say nothing of what coils fix.
     """
 
     # Files of settings hold it as it is, strictly.
@@ -80,6 +84,7 @@ class Parameterisation:
     known_std: float = 0.0
     model_std: float = 0.0
     probes: bool = False
+    uncertainty: bool = False
 
     def __post_init__(self) -> None:
         for name, allowed in (("statistic", StatisticName), ("output", OutputName)):
@@ -104,7 +109,7 @@ class Parameterisation:
     @property
     def extra_channels(self) -> int:
         """How many channels beside those of images the network sees."""
-        return 2 if self.probes else 0
+        return 2 * self.probes + self.uncertainty
 
     def prepare(self, conditioning: Conditioning, x_t: Tensor) -> Prepared:
         """What the network is given."""
@@ -112,9 +117,15 @@ class Parameterisation:
         statistic = _STATISTICS[self.statistic]()
         seen = statistic.compute(view)
         extra = statistic.list_extra(view) + (_probe(view) if self.probes else [])
-        project, unit = self._make_output().explain(view, seen)
+        weight, left = self.weigh(view.level), None
+        if self.uncertainty:
+            extra.append(view.left.log() / 2)
+            left = view.left.flatten(1).mean(1)
+            weight = weight.to(left) / left
+        project, unit = self._make_output().explain(view, seen, left)
         channels = [complex_to_channels(part) if part.is_complex() else part for part in extra]
-        return Prepared(seen, project, unit, torch.cat(channels, 1) if channels else None)
+        more = torch.cat(channels, 1) if channels else None
+        return Prepared(seen, project, unit, weight, more)
 
     def estimate_linearly(self, measurement: Measurement) -> Tensor:
         """The Wiener estimate of x_0 from y alone, under the same prior."""
@@ -145,15 +156,8 @@ def _probe(view: View) -> list[Tensor]:
     operator = conditioning.measurement.operator.stand_in
     whole = fit(x_t, scales.prior_std / scales.unknown(view.level))[0]
     shown = []
-    for probe in _make_probes((x_t.shape[-2], x_t.shape[-1])).to(x_t):
+    for probe in make_probes((x_t.shape[-2], x_t.shape[-1])).to(x_t):
         known = whole * scales.spread(conditioning, operator, probe.expand_as(x_t))
         # One channel for all: an operator that treats them differently shows its mean.
         shown.append((known.real if known.is_complex() else known).mean(1, keepdim=True))
     return shown
-
-
-@lru_cache(maxsize=8)
-def _make_probes(size: tuple[int, int]) -> Tensor:
-    """A flat image and one of random signs, (2, 1, 1, *size)."""
-    signs = np.random.default_rng(0).integers(0, 2, size) * 2.0 - 1.0
-    return torch.from_numpy(np.stack([np.ones(size), signs]))[:, None, None].float()

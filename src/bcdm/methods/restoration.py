@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bcdm.diffusion import Denoiser, NoiseLevel, Sampler, Step
+from bcdm.diffusion import Denoiser, NoiseLevel, Sampler, Schedule, Step
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
-from bcdm.methods.base import BoundDenoiser
+from bcdm.methods.base import BoundDenoiser, check_batch
 from bcdm.operators.iteration import conjugate_gradients
-from bcdm.tensors import fit
+from bcdm.tensors import ImageSpec, fit
 
-__all__ = ["DDRM", "MMPS", "DiffPIR", "Renewal"]
+__all__ = ["DDRM", "MMPS", "DiffPIR", "Renewal", "Restoration"]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class MMPS:
             )
             return self._clip(mean.detach() + spread(operator.adjoint(found.x)))
 
-        return BoundDenoiser(self.prior, mean_given_data)
+        return BoundDenoiser(self.prior, mean_given_data, measurement)
 
     def _clip(self, mean: Tensor) -> Tensor:
         if self.value_range is None:
@@ -109,7 +109,7 @@ class DiffPIR:
             right = measurement.back_projection + pull * self.prior(x_t, level)
             return measurement.operator.solve(rho, 1.0, right)
 
-        return BoundDenoiser(self.prior, mean_given_data)
+        return BoundDenoiser(self.prior, mean_given_data, measurement)
 
 
 @dataclass(frozen=True)
@@ -142,15 +142,56 @@ class Renewal(Sampler):
 
 
 @dataclass(frozen=True)
-class DDRM(Sampler):
-    r"""Denoising diffusion restoration (Kawar et al., 2022): a sampler of unconditional means.
+class DDRM:
+    """Denoising diffusion restoration (Kawar et al., 2022): means of the prior, by `Restoration`.
+
+    Args:
+        prior: An unconditional denoiser.
+        eta: Of `Restoration`.
+        eta_b: Of `Restoration`.
+    """
+
+    prior: Denoiser
+    eta: float = 0.85
+    eta_b: float = 1.0
+
+    def condition(self, measurement: Measurement) -> "RestoredDenoiser":
+        """Binds measurements, to the sampler."""
+        return RestoredDenoiser(self.prior, Restoration(measurement, self.eta, self.eta_b))
+
+
+@dataclass(frozen=True)
+class RestoredDenoiser:
+    """The prior's means, and the only sampler that brings the data in."""
+
+    prior: Denoiser
+    sampler: "Restoration"
+
+    @property
+    def schedule(self) -> Schedule:
+        """The prior's."""
+        return self.prior.schedule
+
+    @property
+    def image(self) -> ImageSpec:
+        """The prior's."""
+        return self.prior.image
+
+    def __call__(self, x_t: Tensor, level: NoiseLevel) -> Tensor:
+        r"""$E[x_0 \mid x_t]$."""
+        return self.prior(x_t, level)
+
+
+@dataclass(frozen=True)
+class Restoration(Sampler):
+    r"""The steps of DDRM.
 
     In coordinates $x / \alpha$ with noise $\rho = \sigma / \alpha$, along every right singular
     vector of singular value $s$, with $\bar y = A^+ y$ and the prior's mean $m$:
 
     - $s = 0$: $m + \sqrt{1 - \eta^2}\, \rho_s (x_t - m) / \rho_t + \eta \rho_s n$
-    - $\rho_s < \sigma_0 / s$: $m + \sqrt{1 - \eta^2}\, \rho_s (\bar y - m) s / \sigma_0
-      + \eta \rho_s n$
+    - $\rho_s < \sigma_0 / s$:
+      $m + \sqrt{1 - \eta^2}\, \rho_s (\bar y - m) s / \sigma_0 + \eta \rho_s n$
     - else: $(1 - \eta_b) m + \eta_b \bar y + \sqrt{\rho_s^2 - \eta_b^2 \sigma_0^2 / s^2}\, n$
 
     Args:
@@ -166,6 +207,7 @@ class DDRM(Sampler):
     def advance(self, denoiser: Denoiser, x_t: Tensor, step: Step) -> tuple[Tensor, None]:
         """One step."""
         t, s, measurement = step.t, step.s, self.measurement
+        check_batch(measurement, x_t)
         alpha_t, alpha_s, before, after, std = fit(
             x_t, t.alpha, s.alpha, t.sigma / t.alpha, s.sigma / s.alpha, measurement.std
         )

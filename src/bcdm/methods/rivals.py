@@ -41,7 +41,9 @@ class Denoised(Output):
     That is the usual preconditioning of a diffusion model.
     """
 
-    def explain(self, view: View, seen: Tensor) -> tuple[Projection, float]:
+    def explain(
+        self, view: View, seen: Tensor, left: Tensor | None = None
+    ) -> tuple[Projection, float]:
         """A share of x_t, moved by the output."""
         (alpha, sigma), x_t, scales = view.level, view.x_t, view.scales
         size = scales.size(view.level)
@@ -56,7 +58,9 @@ class Denoised(Output):
 class Noise(Output):
     """The older one of diffusion models: the network gives the noise of x_t."""
 
-    def explain(self, view: View, seen: Tensor) -> tuple[Projection, float]:
+    def explain(
+        self, view: View, seen: Tensor, left: Tensor | None = None
+    ) -> tuple[Projection, float]:
         """x_t without that noise."""
         (alpha, sigma), x_t = view.level, view.x_t
         grown, noise = fit(x_t, 1 / alpha, sigma / alpha)
@@ -70,7 +74,9 @@ class Noise(Output):
 class BridgeStep(Output):
     """That of I2SB: what the bridge has moved so far over its standard deviation."""
 
-    def explain(self, view: View, seen: Tensor) -> tuple[Projection, float]:
+    def explain(
+        self, view: View, seen: Tensor, left: Tensor | None = None
+    ) -> tuple[Projection, float]:
         """What was seen, moved back."""
         (alpha, sigma) = view.level
         (moved,) = fit(view.x_t, sigma / alpha.sqrt())

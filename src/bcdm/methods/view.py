@@ -1,9 +1,12 @@
 r"""What is known of an image at one noise level before any network: the scales of a prior."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
+import numpy as np
+import torch
 from torch import Tensor
+from torch.nn.functional import avg_pool2d
 
 from bcdm.conditioning import Conditioning
 from bcdm.diffusion import NoiseLevel
@@ -11,7 +14,12 @@ from bcdm.measurement import Measurement
 from bcdm.operators import LinearOperator
 from bcdm.tensors import fit
 
-__all__ = ["Scales", "View"]
+__all__ = ["Scales", "View", "make_probes"]
+
+# Of C: any positive map would do, so that of an iteration need not be exact.
+_ROUGHLY = 0.01
+# A map of what is left unknown: the error of its solve, pixels that are averaged, its floor.
+_MAP_ROUGHLY, _AROUND, _SMALLEST = 0.02, 7, 1e-6
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,7 @@ class Scales:
         operator: LinearOperator,
         f: Tensor,
         model_std: float = 0.0,
+        left: Tensor | None = None,
     ) -> Tensor:
         r"""$C f$, or $K C f$, in units of the prior's standard deviation; see `Residual`.
 
@@ -51,11 +60,18 @@ class Scales:
             operator: Its operator, or what stands in for it.
             f: What C is applied to.
             model_std: Of K.
+            left: The share of the variance where nothing is measured that is left all the same,
+                (B,): of an operator that fixes more than what stands in for it. None: all of it.
         """
         noise = conditioning.measurement.std
         size, doubt = fit(f, conditioning.level.sigma / self.prior_std, (model_std / noise) ** 2)
         precision = conditioning.wiener_precision(f, self.prior_std, self.known_std)
-        return size * operator.gram_function(lambda a: precision(a).rsqrt() / (1 + doubt * a), f)
+        (more,) = fit(f, torch.zeros(1) if left is None else (1 - left) / left)
+
+        def root(a: Tensor) -> Tensor:
+            return (precision(a) + more * precision(torch.zeros_like(a))).rsqrt()
+
+        return size * operator.approximate(lambda a: root(a) / (1 + doubt * a), f, _ROUGHLY)
 
     def estimate_linearly(self, measurement: Measurement) -> Tensor:
         """The Wiener estimate of x_0 from y alone."""
@@ -80,3 +96,34 @@ class View:
         """The Wiener statistic in units of the prior's standard deviation; computed once."""
         s = self.scales
         return self.conditioning.wiener_statistic(self.x_t, s.prior_std, s.known_std) / s.prior_std
+
+    @cached_property
+    def left(self) -> Tensor:
+        r"""The share of the variance that $x_t$ leaves and $y$ leaves, too, around each pixel.
+
+        That is $\mathrm{diag}\, C^2$ over its value without a measurement, (B, 1, H, W), of the
+        operator itself: estimated by an image of random signs $p$, as the local mean of
+        $\bar p \cdot C^2 p$, by one rough solve.
+        """
+        x_t, conditioning = self.x_t, self.conditioning
+        alpha, sigma = self.level
+        least = alpha**2 + (sigma / self.scales.prior_std) ** 2
+        operator, gain = conditioning.measurement.operator, conditioning.gain
+        # Samples of one measurement at one level share it.
+        shared = operator.select(torch.zeros(1, dtype=torch.long)) is operator
+        count = 1 if shared and len(least) == len(gain) == 1 else len(x_t)
+        signs = make_probes((x_t.shape[-2], x_t.shape[-1]))[1].to(x_t)
+        signs = signs.expand(count, *x_t.shape[1:])
+        with torch.no_grad():
+            solved = operator.solve(least, gain**2, signs, tolerance=_MAP_ROUGHLY)
+            (unit,) = fit(solved, least)
+            share = (unit * signs * solved).real.mean(1, keepdim=True)
+            around = avg_pool2d(share, _AROUND, 1, _AROUND // 2, count_include_pad=False)
+            return around.clamp(_SMALLEST, 1.0).expand(len(x_t), -1, -1, -1)
+
+
+@lru_cache(maxsize=8)
+def make_probes(size: tuple[int, int]) -> Tensor:
+    """A flat image and one of random signs, (2, 1, 1, *size)."""
+    signs = np.random.default_rng(0).integers(0, 2, size) * 2.0 - 1.0
+    return torch.from_numpy(np.stack([np.ones(size), signs]))[:, None, None].float()

@@ -56,16 +56,21 @@ class Objective(nn.Module):
 
     def error(self, x_0: Tensor, counters: Tensor, level: NoiseLevel) -> Tensor:
         """The same at given levels."""
+        squared, weight = self.measure(x_0, counters, level)
+        return squared * weight.to(squared)
+
+    def measure(self, x_0: Tensor, counters: Tensor, level: NoiseLevel) -> tuple[Tensor, Tensor]:
+        """The mean squared error of each image, and what it counts, (B,) both."""
         operator, noise_std = self.problems.draw(counters.tolist())
         if self.strip is not None:
             x_0, operator = cut_strips(
                 x_0, operator, self.strip, seed=self.seed, counters=counters.tolist()
             )
-        mean = self.method.estimate(*self._measure(x_0, operator, noise_std, counters, level))
-        squared = (mean - x_0).abs().square().flatten(1).mean(1)
-        return squared * self.method.parameterisation.weigh(level).to(squared)
+        given = self._simulate(x_0, operator, noise_std, counters, level)
+        mean, weight = self.method.estimate_weighted(*given)
+        return (mean - x_0).abs().square().flatten(1).mean(1), weight
 
-    def _measure(
+    def _simulate(
         self,
         x_0: Tensor,
         operator: LinearOperator,

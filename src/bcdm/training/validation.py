@@ -37,8 +37,7 @@ def validate(
     values = {}
     for log_snr in torch.linspace(low, high - 4, _LEVELS, dtype=torch.float64):
         level: NoiseLevel = method.schedule.level(log_snr.expand(len(images)))
-        error = averaged.error(images, counters, level)
-        error = error / method.parameterisation.weigh(level).to(error)
+        error, _ = averaged.measure(images, counters, level)
         values[f"RMSE at log-SNR {float(log_snr):+.0f}"] = float(error.mean().sqrt())
     operator, noise_std = objective.problems.draw(range(len(images)))
     measurement = Measurement.simulate(images, operator, noise_std, seed=objective.seed)
