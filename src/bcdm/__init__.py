@@ -7,6 +7,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bcdm import checkpoint as checkpoint
+    from bcdm import conditioning as conditioning
+    from bcdm import data as data
+    from bcdm import diffusion as diffusion
+    from bcdm import evaluation as evaluation
+    from bcdm import measurement as measurement
+    from bcdm import methods as methods
+    from bcdm import networks as networks
+    from bcdm import noise as noise
+    from bcdm import operators as operators
+    from bcdm import problems as problems
+    from bcdm import reconstruction as reconstruction
+    from bcdm import scans as scans
+    from bcdm import trust as trust
+    from bcdm.checkpoint import Guest as Guest
     from bcdm.checkpoint import load as load
     from bcdm.conditioning import Conditioning as Conditioning
     from bcdm.diffusion import VE as VE
@@ -15,6 +30,7 @@ if TYPE_CHECKING:
     from bcdm.diffusion import posterior_mean as posterior_mean
     from bcdm.diffusion import sample as sample
     from bcdm.measurement import Measurement as Measurement
+    from bcdm.operators import check_operator as check_operator
     from bcdm.reconstruction import reconstruct as reconstruct
     from bcdm.report.posteriors import plot_posterior as plot_posterior
     from bcdm.report.posteriors import report_posterior as report_posterior
@@ -25,9 +41,11 @@ __version__ = "0.1.0"
 _HOME = {
     "Conditioning": "bcdm.conditioning",
     "DPMSolver": "bcdm.diffusion",
+    "Guest": "bcdm.checkpoint",
     "Measurement": "bcdm.measurement",
     "VE": "bcdm.diffusion",
     "VP": "bcdm.diffusion",
+    "check_operator": "bcdm.operators",
     "plot_posterior": "bcdm.report.posteriors",
     "load": "bcdm.checkpoint",
     "posterior_mean": "bcdm.diffusion",
@@ -37,14 +55,33 @@ _HOME = {
     "train": "bcdm.training.run",
 }
 
+_ROOMS = (
+    "checkpoint",
+    "conditioning",
+    "data",
+    "diffusion",
+    "evaluation",
+    "measurement",
+    "methods",
+    "networks",
+    "noise",
+    "operators",
+    "problems",
+    "reconstruction",
+    "scans",
+    "trust",
+)
+
 __all__ = [*_HOME, "__version__"]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"bcdm.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'bcdm' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_ROOMS])

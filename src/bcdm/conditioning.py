@@ -72,14 +72,14 @@ class Conditioning:
         alpha, sigma = self.level
         (share,) = fit(x_t, alpha)
         away = x_t - share * known
+        # A relative error d of the solve costs at most d^2 (alpha s / sigma)^2 of the variance that
+        # is left: a hundredth of its standard deviation is not seen.
+        enough = NEGLIGIBLE * sigma / (alpha * prior_std)
         if not known_std:
-            # A relative error d of the solve costs at most d^2 (alpha s / sigma)^2 of the variance
-            # that is left: a hundredth of its standard deviation is not seen.
-            enough = NEGLIGIBLE * sigma / (alpha * prior_std)
             return known + share * self._solve(alpha**2 + (sigma / prior_std) ** 2, away, enough)
         precision = self.wiener_precision(x_t, prior_std, known_std)
         operator = self.measurement.operator
-        return known + operator.gram_function(lambda a: share / precision(a), away)
+        return known + operator.approximate(lambda a: share / precision(a), away, enough)
 
     def wiener_precision(self, x: Tensor, prior_std: float, known_std: float = 0.0) -> Spectral:
         r"""$\alpha^2 + k^2 a + \sigma^2 / s(a)^2$ as a function of an eigenvalue $a$ of $A^\top A$.

@@ -65,13 +65,24 @@ def write_text(path: Path, text: str) -> None:
 
 def write_arrays(path: Path, arrays: "Mapping[str, ArrayLike]") -> None:
     """Writes an .npz file whose bits depend on the arrays alone; numpy's own hold the time, too."""
-    import numpy as np  # here, because help and finished work do without
+    # Here, because help and finished work do without.
+    import numpy as np
+
+    from bcdm.spool import each
 
     with zipfile.ZipFile(path, "w") as archive:
         for name, array in arrays.items():
             member = zipfile.ZipInfo(f"{name}.npy")
             with archive.open(member, "w", force_zip64=True) as file:
-                np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
+                whole = np.asanyarray(array)
+                if not isinstance(whole, np.memmap):
+                    np.lib.format.write_array(file, whole, allow_pickle=False)
+                    continue
+                # The same bits, a part at a time: it may be larger than memory.
+                layout = np.lib.format.header_data_from_array_1_0(whole)
+                np.lib.format.write_array_header_1_0(file, layout)
+                for part in each(whole):
+                    file.write(part.data)
 
 
 def hash_path(path: Path) -> str:

@@ -18,7 +18,7 @@ __all__ = ["MARKER", "claim", "find_finished", "stays_inside", "try_claim"]
 # Written last, when all that it names is whole.
 MARKER = "run.json"
 _LOCK = ".lock"
-_PAUSE_SECONDS = 0.1
+_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 2.0
 # What file systems answer that have no locks, some kinds of NFS among them.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL)
 
@@ -105,7 +105,7 @@ def stays_inside(name: str) -> bool:
 
 def _acquire(path: Path, folder: Path, say: Callable[[str], None]) -> int | None:
     """The open file that holds the lock; None where there are no locks."""
-    told = False
+    told, pause = False, _PAUSE_SECONDS
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
@@ -128,7 +128,9 @@ def _acquire(path: Path, folder: Path, say: Callable[[str], None]) -> int | None
         if not told:
             say(f"{folder} is being written by {owner}: waiting for it")
             told = True
-        time.sleep(_PAUSE_SECONDS)
+        time.sleep(pause)
+        # A thousand who wait would else keep a file server busy.
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
 
 def _try_lock(descriptor: int) -> bool:

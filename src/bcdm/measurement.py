@@ -20,7 +20,7 @@ NEGLIGIBLE = 0.01
 _NOISE_STEP = 1 << 62
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Measurement:
     r"""$y = A x_0 + \sigma_0 n$ for a batch of images.
 
@@ -56,6 +56,12 @@ class Measurement:
         object.__setattr__(self, "y", _check_data(self.y, self.operator))
         # Maps back once: it is part of every statistic, and it checks shapes and number types.
         self.back_projection  # noqa: B018
+
+    def __repr__(self) -> str:
+        kind, levels = type(self.operator).__name__, self.std.unique()
+        low, high = float(levels[0]), float(levels[-1])
+        told = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+        return f"Measurement(y {tuple(self.y.shape)} by {kind}, noise_std {told})"
 
     @cached_property
     def back_projection(self) -> Tensor:
@@ -147,7 +153,8 @@ class Measurement:
             # Of A^T y only rounding lies where nothing is measured; that must not grow.
             return (a > 0) / (a + prior(a))
 
-        first = operator.gram_function(gain, back)
+        # A hundredth of the noise, for images of the prior's size.
+        first = operator.approximate(gain, back, NEGLIGIBLE * self.std / prior_std)
         if not operator.closed_form:
             return first
         # Elsewhere rounding is divided by small eigenvalues: one step of refinement.

@@ -40,3 +40,20 @@ def test_requirements(value: float, required: str, holds: bool) -> None:
 def test_unknown_comparison_is_refused() -> None:
     with pytest.raises(InputError):
         Record("a", {}, 1.0, required="about 1")
+
+
+def test_lines_for_a_terminal_are_short() -> None:
+    """What all numbers are of is said once, and long texts only in the file."""
+    base = {"model": "faces64", "data": "data/images.npz", "images": 16, "samples": 20}
+    long = "Wang et al. 2004: a window of 11 pixels, and much more that is said in the records"
+    records = [
+        Record("PSNR", base | {"estimate": "Wiener"}, 21.5, "dB", (20.5, 22.5)),
+        Record("SSIM", base | {"estimate": "mean", "convention": long}, 0.71, "", (0.7, 0.72)),
+    ]
+    top, *rows = format_table(records).splitlines()
+    assert top == "all of: model=faces64 data=data/images.npz images=16 samples=20"
+    assert rows == [
+        "PSNR  21.5 dB [20.5, 22.5]  estimate=Wiener",
+        "SSIM  0.71 [0.7, 0.72]  estimate=mean",
+    ]
+    assert format_table([]) == ""

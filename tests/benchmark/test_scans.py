@@ -100,6 +100,17 @@ def test_a_model_is_examined_beside_them(data: Path, monkeypatch: pytest.MonkeyP
     bound = find(records, "CG-SENSE", "NRMSE in the head")
     assert required["NRMSE beside CG-SENSE"] == f"< {bound:.5g}"
     assert required["intervals of 80 % that hold"] == "<= 0.9"
+    # Samples of one slice of two: beside rivals stands what one call gives of both.
+    one_call = "ours by one call"
+    exam = make_exam(methods=("CG-SENSE", "ours", one_call), limit=2, sampled=1, calls=2)
+    records = examine(data, exam, "runs/tiny/model")
+    assert [find(records, name, "slices") for name in ("CG-SENSE", "ours", one_call)] == [2, 1, 2]
+    beside = [r for r in records if r.name == "NRMSE beside CG-SENSE"]
+    assert [r.case["method"] for r in beside] == [one_call]
+    assert beside[0].value == find(records, one_call, "NRMSE in the head")
+    assert not any(
+        r.name.startswith("coverage") for r in records if r.case.get("method") == one_call
+    )
     family = model.config.operator.model_copy(update={"nothing": 0.0})
     blind = replace(model, config=model.config.model_copy(update={"operator": family}))
     with pytest.raises(InputError, match="knows no prior"):
@@ -205,6 +216,13 @@ def test_the_command_writes_records(data: Path) -> None:
     arguments += ["--work", str(data / "work"), "--json", str(data / "r.json")]
     ran = CliRunner().invoke(cli, ["benchmark", "scans", *arguments], catch_exceptions=False)
     assert ran.exit_code == 0
-    assert any(
-        row["name"] == "NRMSE in the head" for row in json.loads((data / "r.json").read_text())
-    )
+    rows = json.loads((data / "r.json").read_text())
+    assert any(row["name"] == "NRMSE in the head" for row in rows)
+    # Rows of other sets may stay.
+    other = rows[0] | {"case": rows[0]["case"] | {"set": "hku"}}
+    (data / "r.json").write_text(json.dumps([other, *rows]))
+    arguments.append("--add")
+    ran = CliRunner().invoke(cli, ["benchmark", "scans", *arguments], catch_exceptions=False)
+    assert ran.exit_code == 0
+    again = json.loads((data / "r.json").read_text())
+    assert [row["case"]["set"] for row in again] == ["hku", *["ixi"] * len(rows)]

@@ -1,17 +1,28 @@
 """`bcdm reconstruct` on k-space of several coils, as files have it."""
 
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from bcdm import spool
 from bcdm.commands import cli
 from bcdm.problems.coils import draw_birdcage
+from bcdm.reconstruction import provenance
 
 pytestmark = pytest.mark.filterwarnings("ignore::bcdm.problems.familiarity.UnfamiliarWarning")
 COILS, SIZE = 3, (20, 18)
+PLACES = ("plain", "held")
+HEADER = """<ismrmrdHeader xmlns="http://www.ismrm.org/ISMRMRD"><encoding>
+<trajectory>cartesian</trajectory><encodedSpace><matrixSize><x>{x}</x><y>{y}</y><z>1</z></matrixSize>
+<fieldOfView_mm><x>400</x><y>240</y><z>5</z></fieldOfView_mm></encodedSpace>
+<reconSpace><matrixSize><x>{rx}</x><y>48</y><z>1</z></matrixSize>
+<fieldOfView_mm><x>200</x><y>240</y><z>5</z></fieldOfView_mm></reconSpace>
+<encodingLimits><kspace_encoding_step_1><minimum>0</minimum><maximum>{top}</maximum>
+<center>{center}</center></kspace_encoding_step_1></encodingLimits></encoding></ismrmrdHeader>"""
 
 
 def run(*arguments: object) -> Result:
@@ -137,6 +148,25 @@ def test_a_fastmri_volume_with_oversampling_and_padding(receivers: Path, tmp_pat
     assert run_json["operator"]["kind"] == "Sense"
 
 
+def test_a_volume_on_disk_gives_the_same_bits(
+    receivers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "scan.npz"
+    np.savez(path, kspace=make_kspace(3) * make_mask())
+    arguments = ("reconstruct", path, "--model", receivers, *PLAN, "--complex")
+    done = run(*arguments, "-o", tmp_path / "plain")
+    assert done.exit_code == 0, done.output
+    monkeypatch.setattr(spool, "SMALL", 0)
+    monkeypatch.setattr(provenance, "SMALL", 0)
+    done = run(*arguments, "-o", tmp_path / "held")
+    assert done.exit_code == 0, done.output
+    plain, held = (json.loads((tmp_path / name / "run.json").read_text()) for name in PLACES)
+    assert plain["files"] == held["files"]
+    assert plain["id"] == held["id"]
+    checked = run("verify", tmp_path / "held" / "scan_results.npz", "--model", receivers)
+    assert checked.exit_code == 0, checked.output
+
+
 def test_one_coil_with_a_phase_and_what_real_models_say(
     receivers: Path, scanner: Path, tmp_path: Path
 ) -> None:
@@ -156,7 +186,7 @@ def test_one_coil_with_a_phase_and_what_real_models_say(
     assert "maps of coils are for k-space and models of complex images" in str(refused.exception)
 
 
-def test_what_is_inspected_and_what_cannot_be_simulated(receivers: Path, tmp_path: Path) -> None:
+def test_what_is_inspected(tmp_path: Path) -> None:
     path = tmp_path / "scan.npz"
     np.savez(path, kspace=make_kspace(1, (48, 40))[0])
     said = run("inspect", path)
@@ -164,7 +194,98 @@ def test_what_is_inspected_and_what_cannot_be_simulated(receivers: Path, tmp_pat
     assert "3 coils" in said.output
     assert "what coils do not share" in said.output
     assert "for models of complex images" in said.output
-    np.save(tmp_path / "image.npy", np.ones((16, 16), np.float32))
-    simulated = ("--simulate", "--model", receivers, "-o", tmp_path / "out")
-    refused = run("reconstruct", tmp_path / "image.npy", *simulated)
-    assert "knows no phase and no coils" in str(refused.exception)
+
+
+def test_a_clean_image_is_seen_by_drawn_coils(receivers: Path, tmp_path: Path) -> None:
+    image = (np.abs(make_disc((16, 16))) / 2).astype(np.float32)
+    np.save(tmp_path / "image.npy", image)
+    given = ("--simulate", "--model", receivers, "-o", tmp_path / "out", *PLAN)
+    done = run("reconstruct", tmp_path / "image.npy", *given)
+    assert done.exit_code == 0, done.output
+    assert "SIMULATED" in done.output
+    with np.load(tmp_path / "out" / "image_results.npz") as results:
+        check_error(results["mean"].squeeze(), image, 0.3)
+    facts = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert facts["operator"]["kind"] == "Sense"
+    assert facts["settings"]["simulated"]
+    with np.load(tmp_path / "out" / "measurement.npz") as held:
+        assert held["y"].shape == (1, 8, 16, 16)
+    assert "Reference" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_maps_by_a_body_coil(receivers: Path, tmp_path: Path) -> None:
+    """Of a scan with gaps, and of one in a file with the body coil's k-space."""
+    size = (32, 32)
+    rng = np.random.default_rng(1)
+    body = transform(make_disc(size)) + 3 * rng.standard_normal(size)
+    kspace = make_kspace(2, size)
+    mask = make_mask(size)
+    mask[size[1] // 2 - 6 : size[1] // 2 + 6] = True
+    path = tmp_path / "scan.npz"
+    np.savez(path, kspace=kspace * mask, body=body[None, None].astype(np.complex64))
+    given = ("--body", path, "--body-key", "body", "--no-report")
+    done = run("reconstruct", path, "--model", receivers, "-o", tmp_path / "out", *PLAN, *given)
+    assert done.exit_code == 0, done.output
+    with np.load(tmp_path / "out" / "scan_results.npz") as results:
+        for number in range(2):
+            check_error(results["mean"][number, 0], (1 + number) * make_disc(size), 0.15)
+    np.savez(tmp_path / "other.npz", kspace=body[:16].astype(np.complex64))
+    for wrong, words in (
+        (("--body", tmp_path / "other.npz"), "give the same slices by the body coil"),
+        (("--body", path, "--body-key", "kspace"), "no fully sampled k-space"),
+        (("--body", path, "--maps", path), "give one of them"),
+        (("--body", path, "--simulate"), "--body goes with k-space alone"),
+    ):
+        refused = run("reconstruct", path, "--model", receivers, "-o", tmp_path / "no", *wrong)
+        assert words in str(refused.exception)
+
+
+def test_ismrmrd_with_oversampling_padding_partial_fourier_and_noise(
+    receivers: Path, tmp_path: Path
+) -> None:
+    """As scanners write it: coils that share noise, lines missing at both ends, more at one."""
+    with warnings.catch_warnings():
+        # ismrmrd sets the filters of the whole process when it is imported.
+        ismrmrd = pytest.importorskip("ismrmrd")
+    size, wide = (24, 20), (24, 40)
+    first, last, centre = 5, 23, 7  # of 24 lines, of which 0-4 and 23 were never measured
+    rng = np.random.default_rng(3)
+    maps = draw_birdcage(wide, COILS, rng=rng).numpy()
+    image = np.zeros(wide, complex)
+    image[:, 10:30] = make_disc(size)
+    mix = 3 * (np.eye(COILS) + 0.4 * np.eye(COILS, k=1))
+
+    def draw_noise(*shape: int) -> np.ndarray:
+        parts = rng.standard_normal((2, COILS, *shape))
+        return np.tensordot(mix, parts[0] + 1j * parts[1], 1).astype(np.complex64)
+
+    header = HEADER.format(x=wide[1], y=wide[0], rx=size[1], top=last - first - 1, center=centre)
+    with ismrmrd.Dataset(tmp_path / "scan.h5", "dataset", mode="w") as dataset:
+        dataset.write_xml_header(header)
+        quiet = ismrmrd.Acquisition.from_array(draw_noise(2000))
+        quiet.setFlag(ismrmrd.ACQ_IS_NOISE_MEASUREMENT)
+        dataset.append_acquisition(quiet)
+        for number in range(2):
+            kspace = transform((1 + number) * maps * image) + draw_noise(*wide)
+            for row in range(first, last):
+                line = ismrmrd.Acquisition.from_array(kspace[:, row].astype(np.complex64))
+                line.center_sample, line.idx.slice = wide[1] // 2, number
+                line.idx.kspace_encode_step_1 = row - first
+                dataset.append_acquisition(line)
+    given = ("--samples", 9, "--calls", 4, "--force", "--no-report")
+    out = tmp_path / "out"
+    done = run("reconstruct", tmp_path / "scan.h5", "--model", receivers, "-o", out, *given)
+    assert done.exit_code == 0, done.output
+    assert "noise scan" in done.output
+    with ismrmrd.Dataset(out / "scan_results.h5", "dataset", mode="r") as dataset:
+        for number in range(2):
+            written = dataset.read_image("image_0", number)
+            assert written.data.shape == (1, 1, *size)
+            assert (*written.field_of_view,) == (200.0, 240.0, 5.0)
+            # Lines that were never measured blur the edge.
+            check_error(written.data[0, 0], (1 + number) * make_disc(size), 0.2)
+    facts = json.loads((out / "run.json").read_text())
+    # Of noise that coils share 3 and 3.2 are the levels.
+    assert 2.5 < facts["settings"]["noise_std"] < 3.5
+    (check,) = [one for one in facts["trust"]["checks"] if one["name"] == "pixel spacing"]
+    assert (check["value"], check["judgement"]) == ("10 x 10 mm", "doubtful")

@@ -15,14 +15,6 @@ from bcdm.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "experiments/paper"
-TASKS = ("mri", "deblur", "sr", "inpaint")
-NAMES = {  # what the README calls a method
-    "total variation": "TV",
-    "dual input, EDM preconditioning": "DI",
-    "BCDM as in the paper, 4 passes a call": "BCDM (paper)",
-    "**BCDM, our default, 1 pass a call**": "BCDM",
-}
-CELL = re.compile(r"\*{0,2}([\d.]+)\*{0,2}; \*{0,2}([\d.]+)\*{0,2}(?: \((.+)\))?")
 
 
 @pytest.fixture
@@ -101,23 +93,3 @@ def test_the_papers_numbers_stand_beside_ours(copy: Path) -> None:
     printed = next(line for line in lines if line.startswith("| DMPS, paper |"))
     assert here.split("|")[4].strip().startswith("12.34 / ")
     assert printed.split("|")[4].strip() == "29.36 / 84.7 / 39.79"
-
-
-def test_quality_in_the_readme_is_that_of_the_records() -> None:
-    lines = (ROOT / "README.md").read_text().splitlines()
-    start = next(k for k, line in enumerate(lines) if line.startswith("| | MRI 8x")) + 2
-    end = next(k for k in range(start, len(lines)) if not lines[k].startswith("|"))
-    found = {
-        (task, record["case"].get("method"), record["name"]): record["value"]
-        for task in TASKS
-        for record in json.loads((FOLDER / task / "results.json").read_text())
-    }
-    for line in lines[start:end]:
-        name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
-        for task, cell in zip(TASKS, cells, strict=True):
-            shown = CELL.fullmatch(cell)
-            assert shown is not None, cell
-            method = shown[3] or NAMES.get(name, name)
-            psnr = found[task, method, "PSNR, average"]
-            crps = 1000 * found[task, method, "CRPS, samples"]
-            assert (shown[1], shown[2]) == (f"{psnr:.2f}", f"{crps:.0f}"), (name, task)

@@ -92,3 +92,30 @@ def test_settings_are_checked() -> None:
         MatrixFree(scale)
     with pytest.raises(InputError, match="tolerance"):
         MatrixFree(scale, shape=(4,), tolerance=0.0)
+
+
+def test_a_caller_who_knows_the_noise_gets_no_more_than_asked() -> None:
+    """Fewer products, and an error of the size that was allowed; strict operators give all."""
+    products = []
+
+    def measure(x: Tensor) -> Tensor:
+        products.append(1)
+        return x * torch.linspace(0.01, 1, 200, dtype=x.dtype)
+
+    x = normal(2, 200)
+
+    def apply(tolerance: float, *, adaptive: bool) -> tuple[Tensor, int]:
+        operator = MatrixFree(measure, measure, shape=(200,), tolerance=1e-10, adaptive=adaptive)
+        operator.forward(x)
+        products.clear()
+        found = operator.approximate(lambda e: (e + 1e-3).rsqrt(), x, tolerance)
+        return found, len(products)
+
+    exact, most = apply(1e-2, adaptive=False)
+    rough, few = apply(1e-2, adaptive=True)
+    assert few < most / 2
+    away = (rough - exact).norm(dim=1) / exact.norm(dim=1)
+    assert 1e-8 < float(away.max()) < 3e-2
+    same, again = apply(1e-10, adaptive=True)
+    assert again == most
+    torch.testing.assert_close(same, exact)

@@ -2,16 +2,25 @@
 
 from math import inf, nan
 
+import numpy as np
 import pytest
 import torch
 
 from bcdm.checkpoint import Model
 from bcdm.checkpoint.building import build_method
+from bcdm.checkpoint.calibration import Calibration
 from bcdm.checkpoint.settings import parse_config
 from bcdm.data import Preparation
 from bcdm.errors import ModelError
 from bcdm.operators import BlockMean, FourierMask, PixelMask
-from bcdm.reconstruction.calibrating import _tabulate, calibrate, measure, simulate
+from bcdm.reconstruction.calibrating import (
+    _choose_threshold,
+    _compare,
+    _tabulate,
+    calibrate,
+    measure,
+    simulate,
+)
 
 
 def test_tables_are_sorted_and_hold_what_could_be_scored() -> None:
@@ -129,10 +138,59 @@ def test_a_model_of_complex_images_is_calibrated(stored: str) -> None:
     images = inside * (0.3 + 0.6 * torch.rand(44, 1, 16, 16, generator=rng))
     if stored == "complex":
         images = torch.polar(images, 0.1 * row.expand_as(images))
-    found = calibrate(
-        make_complex(), images, samples=10, calls=6, intervals=4, on="discs", report=str
-    )
+    model = make_complex()
+    found = calibrate(model, images, samples=10, calls=6, intervals=4, on="discs", report=str)
     assert {0.5, 0.8} <= found.factors.keys()
     assert all(0.3 < factor < 4 for factor in found.factors.values())
     assert found.local is not None
     assert {"residual", "held-out data", "typicality", "grey levels"} <= found.tables.keys()
+    if stored == "complex":
+        return
+    # What is typical may be kept: then every image is compared with.
+    again = calibrate(
+        model, images, calls=1, known=found, factors=found.factors, on="discs", report=str
+    )
+    assert again.looks is found.looks
+    # Noise is not seen in every one.
+    counts = {name: len(table) for name, table in again.tables.items()}
+    assert counts.pop("noise level") <= 44
+    assert set(counts.values()) == {44}
+    assert again.shares == {"grey levels": 4.0}
+
+
+def test_the_threshold_is_for_new_subjects() -> None:
+    """Slices of one head are alike: ranks among one's own slices promise too much."""
+    rng = np.random.default_rng(0)
+
+    def draw(heads: int) -> list[dict[str, float]]:
+        offsets = np.repeat(2 * rng.standard_normal((heads, 4)), 10, 0)
+        scores = offsets + rng.standard_normal(offsets.shape)
+        names = ("held-out data", "typicality", "bright spots", "grey levels")
+        same = {"noise_std": 0.1, "share": 0.5}
+        return [dict(zip(names, row.tolist(), strict=True)) | same for row in scores]
+
+    start = Calibration({}, {}, 0.0, {}, (0.0, 0.5, 1.0), "")
+    rows, new = draw(24), draw(60)
+    subjects = [f"head {k // 10}" for k in range(len(rows))]
+    fitted = _compare(start, rows)
+    assert not fitted.trends
+    least = np.array([min(fitted.find_tails(fitted.place(row)).values()) for row in new])
+    known, unknown = (_choose_threshold(start, rows, given) for given in (subjects, None))
+    assert known < unknown
+    assert float(np.mean(least < known)) < 0.06 < 0.075 < float(np.mean(least < unknown))
+
+
+def test_scores_that_follow_mask_and_noise_are_compared_with_what_is_usual_there() -> None:
+    rng = np.random.default_rng(1)
+    rows = [
+        {"residual": 3 * np.log(std) + 0.1 * float(rng.standard_normal())}
+        | {"noise_std": std, "share": 0.5}
+        for std in np.exp(rng.uniform(-3, 0, 200)).tolist()
+    ]
+    fitted = _compare(Calibration({}, {}, 0.0, {}, (0.0, 0.5, 1.0), ""), rows)
+    assert list(fitted.trends) == ["residual"]
+    for std in (0.1, 0.5):
+        usual = 3 * float(np.log(std))
+        for away, odd in ((0.0, False), (1.0, True), (-1.0, True)):
+            row = {"residual": usual + away, "noise_std": std, "share": 0.5}
+            assert (fitted.find_tails(fitted.place(row))["residual"] < 0.01) == odd

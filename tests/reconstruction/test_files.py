@@ -80,7 +80,7 @@ def test_a_result_can_be_verified(picture, masked: Path, tmp_path, monkeypatch) 
     done = run("verify", result, "--input", picture[0])
     assert done.exit_code == 0, done.output
     assert "to the bit" in done.output
-    for name in ("samples.zarr", "measurement.npz", "operator.safetensors"):
+    for name in ("", "samples.zarr", "measurement.npz", "operator.safetensors"):
         assert run("verify", out / name).exit_code == 0
 
 

@@ -216,16 +216,6 @@ def test_progress_has_an_eta(command, tmp_path) -> None:
     assert b"samples:" not in out
 
 
-def test_progress_without_a_terminal_is_a_line_now_and_then(monkeypatch) -> None:
-    said: list[str] = []
-    monkeypatch.setattr(files, "_QUIET_SECONDS", -1)
-    with files._Progress(8, said.append) as progress:
-        progress.advance(4, drawn=False)
-        progress.advance(2, drawn=True)
-        progress.advance(2, drawn=True)
-    assert said == ["2 samples to go, about 00:00"]
-
-
 @pytest.mark.parametrize(
     "error",
     [torch.OutOfMemoryError("CUDA out of memory"),

@@ -13,6 +13,7 @@ from bcdm.errors import InputError, ShapeError
 from bcdm.measurement import Measurement
 from bcdm.operators import PixelMask
 from bcdm.reconstruction import Posterior, reconstruct
+from bcdm.trust import UnfitError
 
 
 @pytest.fixture
@@ -100,7 +101,9 @@ def test_another_operator_than_that_of_training_is_red(masked_model, images) -> 
     mask = torch.ones(16, 16)
     mask[6:10, 6:12] = 0  # two columns more than the model knows
     other = Measurement.simulate(images[:2], PixelMask(mask), 0.05, seed=1)
-    posterior = reconstruct(masked_model, other, samples=2, calls=2, progress=False)
+    with pytest.raises(UnfitError, match="made for one operator"):
+        reconstruct(masked_model, other, samples=2, calls=2, progress=False)
+    posterior = reconstruct(masked_model, other, samples=2, calls=2, progress=False, force=True)
     assert [card.light for card in posterior.trust] == ["red", "red"]
     assert all("made for one operator" in card.summary for card in posterior.trust)
 

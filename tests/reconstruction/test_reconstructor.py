@@ -12,6 +12,7 @@ from bcdm.errors import InputError, ShapeError
 from bcdm.operators import FourierMask, MatrixFree, PixelMask
 from bcdm.operators.adapters import from_physics
 from bcdm.reconstruction import Reconstructor
+from bcdm.trust import UnfitError
 
 
 class Holes:
@@ -66,7 +67,11 @@ def test_any_linear_physics_will_do(masked: Path, images: Tensor) -> None:
     y = physics.A((images + 1) / 2)
     _, operator = from_physics(physics, y, model.shape)
     assert isinstance(operator, MatrixFree)
-    found = Reconstructor(model)(y, physics)
+    with pytest.raises(UnfitError, match="made for one operator"):
+        Reconstructor(model)(y, physics)
+    with pytest.raises(UnfitError, match="Nor is it a prior"):
+        Reconstructor(model, method="auto")(y, physics)
+    found = Reconstructor(model, force=True)(y, physics)
     assert found.shape == images.shape
     away = (physics.A(found) - y).norm() / y.norm()
     assert float(away) < 0.1

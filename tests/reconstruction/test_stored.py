@@ -2,7 +2,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 
 from bcdm.reconstruction.stored import StoredPosteriors
 
@@ -21,7 +20,7 @@ class Store:
 def test_samples_are_read_when_a_slice_is_looked_at() -> None:
     store = Store()
     fitted = SimpleNamespace(measure=lambda number: f"measurement {number}")
-    previews = [torch.full((1, 1, 4, 4), float(number)) for number in range(3)]
+    previews = np.stack([np.full((1, 4, 4), number, np.float32) for number in range(3)])
     slices = StoredPosteriors(None, fitted, store, previews)
     assert len(slices) == 3
     assert store.read == []

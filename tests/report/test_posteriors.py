@@ -8,7 +8,9 @@ from torch import Tensor
 from bcdm.checkpoint import Model
 from bcdm.measurement import Measurement
 from bcdm.reconstruction import reconstruct
+from bcdm.report import posteriors
 from bcdm.report.content import Gap, Slice
+from bcdm.report.html import write_report
 from bcdm.report.posteriors import make_report
 
 
@@ -56,3 +58,19 @@ def test_a_slice_of_nan_is_a_gap_in_the_report(masked_model, measurement, tmp_pa
     posterior.samples[:] = torch.nan
     posterior.report(tmp_path / "report.html")
     assert "its numbers are not finite" in (tmp_path / "report.html").read_text()
+
+
+def test_of_a_large_volume_some_slices_are_shown_and_all_are_judged(
+    masked_model: Model, measurement, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(posteriors, "_ROOM", 3 * 16 * 16)
+    posterior = reconstruct(masked_model, measurement, samples=3, calls=2, progress=False)
+    slices, cards = 4 * posterior.split(), 4 * posterior.trust
+    report = make_report(slices, cards, left_out=[1])
+    shown = [number for number, one in enumerate(report.slices) if isinstance(one, Slice)]
+    assert shown == [0, 4, 7]
+    assert [one.trust for one in report.slices] == cards
+    assert [one.left_out for one in report.slices] == [False, True, *[False] * 6]
+    write_report(tmp_path / "report.html", report)
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("this page shows 3 of 8 slices; the files of images hold the others") == 5

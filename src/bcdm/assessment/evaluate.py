@@ -1,6 +1,5 @@
 """A trained model on held-out images: quality, calibration and consistency with the data."""
 
-import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from bcdm.assessment.summary import summarise, write_card
 from bcdm.checkpoint import Model, find_model, load
 from bcdm.diffusion import DPMSolver, posterior_mean, sample
 from bcdm.evaluation import tarp
+from bcdm.machine import autocast
 from bcdm.measurement import Measurement
 from bcdm.problems import OneProblem
 from bcdm.report.panels import plot_panels
@@ -40,7 +40,7 @@ def run(
         rows = chosen[start : start + options.batch]
         x = torch.stack([model.preparation(source[i]) for i in rows])
         estimates, drawn, measurement = _reconstruct(model, problem, x, rows, options)
-        scores.judge_images(x, estimates, model.config.data.value_range, lpips)
+        scores.judge_images(x, estimates, model.value_range, lpips, options.metrics)
         scores.judge_samples(x, drawn, measurement, black=model.config.data.value_range[0])
         _keep_for_figure(scores, x, estimates, drawn)
         samples.append(drawn.flatten(2))
@@ -78,12 +78,10 @@ def _reconstruct(
     operator, std = problem.operator, problem.noise_std
     measurement = Measurement.simulate(x, operator, std, seed=options.seed, indices=rows)
     posterior = model.condition(measurement)
-    reduced = options.precision == "bfloat16"
-    context = torch.autocast("cpu", torch.bfloat16) if reduced else contextlib.nullcontext()
     solver = DPMSolver(options.churn)
     # By the number of the image: simulated data are rounded differently on other machines.
     names = [str(row) for row in rows]
-    with context:
+    with autocast(x.device, options.precision):
         mean = posterior_mean(posterior, seed=options.seed, items=names)
         drawn = torch.stack(
             [

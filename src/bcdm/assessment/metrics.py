@@ -1,6 +1,6 @@
 """Numbers per image: quality of estimates, calibration of samples, consistency with the data."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from bcdm.checkpoint.settings import resolve_data_path
+from bcdm.errors import ShapeError
 from bcdm.evaluation import (
     LPIPS,
     Inception,
@@ -21,7 +22,19 @@ from bcdm.evaluation import (
 from bcdm.evaluation.signal import find_object
 from bcdm.measurement import Measurement
 
-__all__ = ["FEATURES", "FID", "FRECHET", "LEVELS", "Scores", "open_features", "open_lpips"]
+__all__ = [
+    "FEATURES",
+    "FID",
+    "FRECHET",
+    "LEVELS",
+    "Metric",
+    "Scores",
+    "open_features",
+    "open_lpips",
+]
+
+Metric = Callable[[Tensor, Tensor], Tensor]
+"""Maps estimates and the truth, (B, C, H, W) each, to one number for each image, (B,)."""
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 FRECHET, FID = "Frechet distance", "FID"
@@ -53,8 +66,9 @@ class Scores:
         estimates: dict[str, Tensor],
         value_range: tuple[float, float],
         lpips: LPIPS | None,
+        metrics: Mapping[str, Metric] | None = None,
     ) -> None:
-        """PSNR and SSIM over the value range, and LPIPS, of estimates by name."""
+        """PSNR and SSIM over the value range, LPIPS and a user's metrics, of estimates by name."""
         low, high = value_range
         span = high - low
         for name, estimate in estimates.items():
@@ -64,6 +78,14 @@ class Scores:
                 # LPIPS takes [-1, 1].
                 unit = [2 * (image - low) / span - 1 for image in (estimate, x)]
                 self.add("LPIPS", name, lpips(*unit))
+            for metric, judge in (metrics or {}).items():
+                values = judge(estimate, x)
+                if tuple(values.shape) != (len(x),):
+                    raise ShapeError(
+                        f"the metric {metric} gives {tuple(values.shape)} for {len(x)} images: one "
+                        "number each is needed"
+                    )
+                self.add(metric, name, values)
 
     def judge_samples(
         self,

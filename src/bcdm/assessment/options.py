@@ -1,11 +1,13 @@
 """How a model is evaluated, and what its images are measured with."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from bcdm.assessment.metrics import Metric
 from bcdm.checkpoint import Model
-from bcdm.checkpoint.building import build_operator
-from bcdm.checkpoint.settings import parse_operator
+from bcdm.checkpoint.given import read_operator
+from bcdm.machine import Precision
 from bcdm.problems import OneProblem
 
 __all__ = ["Options", "choose_problem"]
@@ -25,10 +27,12 @@ class Options:
         churn: Of DPM-Solver++: 0 is the ODE, 1 the SDE; more forgets a network's errors sooner.
         batch: Images at once.
         seed: Of measurement noise and samples.
-        precision: "bfloat16" runs the network in autocast.
-        operator: Settings of the operator to measure with, as YAML; default: the model's own.
+        precision: Of the network; "auto" is the fastest that the processor has.
+        operator: What to measure with: settings as YAML, a file, or an import path; default: the
+            model's own.
         noise_std: Of the measurements; default: the model's own.
         lpips: Folder or file with LPIPS weights; left out: no LPIPS.
+        metrics: Functions (estimate, truth) of images (B, C, H, W) to numbers (B,), by name.
         strict: Whether the requirements of the experiments apply.
         figure: PNG to draw.
         card: Whether to write the numbers into the model's card.
@@ -43,10 +47,11 @@ class Options:
     churn: float = 1.0
     batch: int = 16
     seed: int = 0
-    precision: str = "float32"
+    precision: Precision = "float32"
     operator: str | None = None
     noise_std: float | None = None
     lpips: Path | None = None
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
     strict: bool = False
     figure: Path | None = None
     card: bool = False
@@ -58,4 +63,4 @@ def choose_problem(model: Model, options: Options) -> OneProblem:
     if options.operator is None:
         return OneProblem(model.operator, noise_std)
     size = (model.shape[-2], model.shape[-1])
-    return OneProblem(build_operator(parse_operator(options.operator), size), noise_std)
+    return OneProblem(read_operator(options.operator, size, code=True), noise_std)

@@ -3,7 +3,7 @@
 import json
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -11,8 +11,17 @@ from typing import NamedTuple
 from bcdm.errors import InputError
 from bcdm.files import write_text
 
-__all__ = ["Column", "Record", "all_hold", "format_table", "make_page", "write_records"]
+__all__ = [
+    "Column",
+    "Record",
+    "all_hold",
+    "format_table",
+    "make_page",
+    "read_records",
+    "write_records",
+]
 
+_LONGEST = 60  # characters of a setting on a terminal
 _COMPARE = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
 
 
@@ -68,6 +77,15 @@ def write_records(path: Path, records: Sequence[Record]) -> None:
     write_text(path, json.dumps(rows, indent=1, allow_nan=False) + "\n")
 
 
+def read_records(path: Path) -> list[Record]:
+    """What `write_records` wrote."""
+    rows = json.loads(path.read_text())
+    for row in rows:
+        del row["holds"]
+        row["interval"] = row["interval"] and tuple(row["interval"])
+    return [Record(**row) for row in rows]
+
+
 class Column(NamedTuple):
     """A column of a page: heading, the record it shows, which estimate of several, digits."""
 
@@ -119,14 +137,33 @@ def make_page(records: Sequence[Record], keys: Sequence[str], columns: Sequence[
 
 
 def format_table(records: Sequence[Record]) -> str:
-    """The records as lines of text for a terminal."""
-    return "\n".join(_format(record) for record in records)
+    """The records as short lines for a terminal: what all share comes first, and once.
+
+    >>> rows = [Record("PSNR", {"images": 4, "calls": k}, 30.0 + k, "dB") for k in (1, 20)]
+    >>> print(format_table(rows))
+    all of: images=4
+    PSNR  31 dB  calls=1
+    PSNR  50 dB  calls=20
+    """
+    shared = set(_list_case(records[0])) if len(records) > 1 else set[str]()
+    for record in records:
+        shared &= set(_list_case(record))
+    wide = max((len(record.name) for record in records), default=0)
+    top = [pair for pair in _list_case(records[0]) if pair in shared] if shared else []
+    lines = [f"all of: {' '.join(top)}"] if top else []
+    return "\n".join([*lines, *(_format(record, shared, wide) for record in records)])
 
 
-def _format(record: Record) -> str:
-    case = " ".join(f"{key}={value}" for key, value in record.case.items())
-    number = "none" if record.value is None else f"{record.value:.4g}"
+def _list_case(record: Record) -> list[str]:
+    """What a number is of, but for long texts, which are for the file of records."""
+    pairs = [f"{key}={value}" for key, value in record.case.items()]
+    return [pair for pair in pairs if len(pair) <= _LONGEST]
+
+
+def _format(record: Record, shared: Collection[str], wide: int) -> str:
+    case = " ".join(pair for pair in _list_case(record) if pair not in shared)
+    number = "none" if record.value is None else f"{record.value:.4g} {record.unit}".rstrip()
     interval = f" [{record.interval[0]:.4g}, {record.interval[1]:.4g}]" if record.interval else ""
     verdict = {None: "", True: "holds", False: "MISSED"}[record.holds]
     required = f"  {record.required}: {verdict}" if record.required else ""
-    return f"{record.name:24} {case:56} {number} {record.unit}{interval}{required}"
+    return f"{record.name:{wide}}  {number}{interval}{required}  {case}".rstrip()

@@ -18,8 +18,19 @@ from bcdm.measurement import Measurement
 from bcdm.operators import Sense, whiten_coils
 from bcdm.problems.coils import draw_birdcage, draw_smooth
 from bcdm.problems.scanner import draw_equispaced, draw_poisson_disc
+from bcdm.reconstruction.receiving import find_maps
 
-__all__ = ["MIDDLE", "PATTERNS", "SETS", "Case", "Slice", "draw_mask", "find_object", "open_set"]
+__all__ = [
+    "MIDDLE",
+    "PATTERNS",
+    "SETS",
+    "Case",
+    "Slice",
+    "draw_mask",
+    "find_object",
+    "open_set",
+    "simulate_slices",
+]
 
 SETS = ("brain16", "ixi", "openms", "hku")
 MIDDLE = {"equispaced": 0.32, "poisson": 0.2}  # of the samples are the middle, without a gap
@@ -64,10 +75,15 @@ class Slice:
     lines: int = -1
     scaled: bool = True
 
-    def undersample(self, mask: Tensor) -> Case:
-        """What a scan with this mask would give; maps come from the middle of its own data."""
+    def undersample(self, mask: Tensor, cache: Path | None = None) -> Case:
+        """What a scan with this mask would give; maps come from the middle of its own data.
+
+        Args:
+            mask: What is sampled.
+            cache: A folder where maps are kept, and found again.
+        """
         data = self.kspace * mask.numpy()
-        maps = torch.from_numpy(estimate_maps(data, mask.numpy()))
+        maps = torch.from_numpy(find_maps(data, mask.numpy(), None, cache))
         operator, y = Sense(maps, mask), torch.from_numpy(data)[None]
         gain = 1.0
         if not self.scaled:
@@ -123,10 +139,10 @@ def open_set(name: str, data: Path | None, limit: int, *, tuning: bool, seed: in
             return [scan]
         quiet = _BRIGHT * scan.noise_std / float(scan.reference.quantile(0.99))
         images = _read_images("ixi", data, "val")
-        slices = _simulate(images, limit, seed, coils=len(scan.kspace), noise_std=quiet)
+        slices = simulate_slices(images, limit, seed, coils=len(scan.kspace), noise_std=quiet)
         return [replace(one, lines=scan.lines) for one in slices]
     images = _read_images(name, data, "val" if tuning else "test")
-    return _simulate(images, limit, seed + int(tuning))
+    return simulate_slices(images, limit, seed + int(tuning))
 
 
 def _open_brain(data: Path | None) -> Slice:
@@ -174,7 +190,7 @@ def _read_images(name: str, data: Path | None, split: str) -> list[tuple[str, ND
         return [(f"{subjects[k]} {k}", images[k] / 255) for k in rows]
 
 
-def _simulate(
+def simulate_slices(
     images: list[tuple[str, NDArray[Any]]],
     limit: int,
     seed: int,
@@ -182,7 +198,15 @@ def _simulate(
     coils: int = _COILS,
     noise_std: float = _NOISE,
 ) -> list[Slice]:
-    """Slices as drawn coils see them, with a drawn phase."""
+    """Slices as drawn coils see them, with a drawn phase.
+
+    Args:
+        images: Magnitudes from 0 to 1, by name.
+        limit: At most so many, evenly spaced.
+        seed: Of coils, phases and noise.
+        coils: How many see each.
+        noise_std: Of the real and of the imaginary part each.
+    """
     slices = []
     for number in choose_evenly(len(images), limit):
         name, image = images[number]

@@ -60,9 +60,11 @@ def list_cases(model: Model, data: Path | None, limit: int, seed: int) -> Iterat
         limit: Images of each defect; thrice as many are right.
         seed: Of noise and of what is drawn.
     """
-    make = partial(_make, model, seed=seed + 1)
+    # Another seed draws other operators, too.
+    first = _FIRST + 65536 * ((seed - 100) % 65536)
+    make = partial(_make, model, first=first, seed=seed + 1)
     many, subjects = _load_test(model, data, 3 * limit)
-    yield Case("nothing", "right", partial(_make, model, many, seed=seed), subjects)
+    yield Case("nothing", "right", partial(_make, model, many, first=first, seed=seed), subjects)
     few, whose = _load_test(model, data, limit)
     low = model.config.data.value_range[0]
     for gain in (0.7, 1.4):
@@ -73,7 +75,7 @@ def list_cases(model: Model, data: Path | None, limit: int, seed: int) -> Iterat
         name = f"noise is {words} what is stated"
         yield Case(name, "wrong", partial(make, few, change), whose)
     if _is_k_space(model):
-        yield from _list_k_space(model, few, whose, seed + 1)
+        yield from _list_k_space(partial(make, few), model, whose, seed + 1)
     for grown, kind in ((1.0, "wrong"), (2.0, "wrong"), (0.5, "told")):
         name = f"a spot of {SPOT_RADIUS} pixels radius, brighter by {grown:g} of the range"
         spotted = _add_spot(model, few, seed + 1, grown)
@@ -86,15 +88,14 @@ def list_cases(model: Model, data: Path | None, limit: int, seed: int) -> Iterat
         kind = "wrong" if stranger.judged else "told"
         group = "another contrast, all sets together" if stranger.is_contrast else ""
         # Operators of their own: what is counted together must not rest on a few.
-        shown = partial(make, images, unscaled, first=_FIRST + 4096 * place)
+        shown = partial(make, images, unscaled, first=first + 4096 * place)
         yield Case(stranger.name, kind, shown, names, group)
 
 
 def _list_k_space(
-    model: Model, images: Tensor, subjects: Sequence[str], seed: int
+    make: Callable[[Change], Batches], model: Model, subjects: Sequence[str], seed: int
 ) -> Iterator[Case]:
     """What only k-space has: no unit, a mask, spikes."""
-    make = partial(_make, model, images, seed=seed)
     yield Case(
         "nothing, scale taken from the data",
         "right",
@@ -132,7 +133,7 @@ def _load_test(model: Model, data: Path | None, limit: int) -> tuple[Tensor, lis
 
 
 def _make(
-    model: Model, images: Tensor, change: Change | None = None, *, seed: int, first: int = _FIRST
+    model: Model, images: Tensor, change: Change | None = None, *, seed: int, first: int
 ) -> Batches:
     """Measures images as the model was trained for, and changes something."""
     batches = list(measure(model, images, first, seed))

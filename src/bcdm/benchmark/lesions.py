@@ -192,6 +192,7 @@ def _examine(model: Model, images: Tensor, mask: str, number: int, exam: Exam) -
             calls=exam.calls,
             seed=exam.seed,
             progress=False,
+            force=True,
         )
         which = torch.tensor([k for k, _ in regions])
         weights = weigh(torch.stack([one.disc for _, one in regions])[:, None])

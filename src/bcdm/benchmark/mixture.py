@@ -4,9 +4,11 @@ The prior has 25 equal modes at $(8i, 8j)$, $i, j \in \{-2..2\}$, repeated $d/2$
 covariance. Instances ($A$ with singular values uniform on (0, 1), $y$, and a noise level uniform on
 (0, 1) times the largest singular value) are shipped as a file. Everything is divided by the prior's
 standard deviation, so that the schedule's end is pure noise; distances are in the original units.
+
+`examine` is the same exam for a method from elsewhere.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
@@ -18,15 +20,17 @@ from torch import Tensor
 
 from bcdm.assessment.records import Record
 from bcdm.assessment.statistics import bootstrap
-from bcdm.diffusion import VP, Denoiser, DPMSolver, Sampler, sample
+from bcdm.diffusion import VP, Denoiser, DPMSolver, Sampler, SelfSampled, sample
 from bcdm.evaluation.distance import sliced_wasserstein
 from bcdm.measurement import Measurement
 from bcdm.methods import DMPS, DPS, ExactDenoiser, ExactPosterior, GaussianMixture, Method, PiGDM
 from bcdm.operators import Dense
 
 __all__ = [
+    "Contestant",
     "Instance",
     "draw_exact",
+    "examine",
     "find_distance",
     "load_instances",
     "make_instances",
@@ -43,24 +47,17 @@ SAMPLES, EXACT, DIRECTIONS = 1000, 2000, 100
 REPEATS = 4  # floor and what is required of are means over so many sample sets an instance
 TUNING_SAMPLES = 300
 CALLS = (20, 50, 100)
-WEIGHTS = {
-    "PiGDM": (0.5, 1.0, 2.0),
-    "DPS": (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
-    "DMPS": (0.25, 0.5, 1.0, 1.75),
-}
-BASELINES: dict[str, Callable[[Denoiser, float], Method]] = {
-    "PiGDM": PiGDM,
-    "DPS": DPS,
-    "DMPS": DMPS,
-}
 BASELINE_CALLS = 100
 # The start must be pure noise beside the whole image: alpha |x_0| << 1. In 80 dimensions |x_0| is
 # 9, and the paper's schedule ends at alpha = .0066; this one goes on to .0009.
 LONG, PAPER = "long", "paper"
-SCHEDULES = {LONG: VP(beta_max=28.0), PAPER: VP()}  # BCDM takes the first, baselines the better
-SOLVERS: dict[str, Sampler] = {"ODE": DPMSolver(), "SDE": DPMSolver(churn=1.0)}
-REQUIRED = {("BCDM ODE", 20): "<= 1.4", ("BCDM ODE", 50): "<= 1.2"}
-RIVAL = ("BCDM ODE", 20)  # what every baseline must stay above
+SCHEDULES = {LONG: VP(beta_max=28.0), PAPER: VP()}  # the exact takes the first, others the better
+Solvers = Mapping[str, Sampler | None]
+SOLVERS: Solvers = {"ODE": DPMSolver(), "SDE": DPMSolver(churn=1.0)}
+# Our samplers on the exact posterior: what Bayesian conditioning gives with a perfect network.
+EXACT_NAME = "exact posterior, {}"
+REQUIRED = {("exact posterior, ODE", 20): "<= 1.4", ("exact posterior, ODE", 50): "<= 1.2"}
+RIVAL = ("exact posterior, ODE", 20)  # what every baseline must stay above
 
 
 @dataclass(frozen=True)
@@ -75,6 +72,44 @@ class Instance:
     def measurement(self) -> Measurement:
         """In standardised units."""
         return Measurement(self.y[None] / SCALE, Dense(self.matrix), self.noise_std / SCALE)
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A method that is examined.
+
+    Args:
+        name: Of its rows.
+        build: Makes the method of an unconditional denoiser, and of a weight where there are some.
+        weights: The best on instances kept for that is taken.
+        sampler: What it is sampled with; None: the better of ODE and SDE by DPM-Solver++, on the
+            instances kept for that, or what its denoisers bring along.
+        calls: Of the denoiser per sample.
+    """
+
+    name: str
+    build: Callable[..., Method]
+    weights: tuple[float, ...] = ()
+    sampler: Sampler | None = None
+    calls: int = BASELINE_CALLS
+
+    def list_solvers(self, prior: Denoiser, measurement: Measurement) -> Solvers:
+        """Those that are tried, by name; None: what its denoisers bring along."""
+        if self.sampler is not None:
+            return {type(self.sampler).__name__: self.sampler}
+        bound = self.make(prior, self.weights[0] if self.weights else None).condition(measurement)
+        return {"its own": None} if isinstance(bound, SelfSampled) else SOLVERS
+
+    def make(self, prior: Denoiser, weight: float | None) -> Method:
+        """The method over a prior."""
+        return self.build(prior) if weight is None else self.build(prior, weight)
+
+
+BASELINES = (
+    Contestant("PiGDM", PiGDM, (0.5, 1.0, 2.0)),
+    Contestant("DPS", DPS, (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)),
+    Contestant("DMPS", DMPS, (0.25, 0.5, 1.0, 1.75)),
+)
 
 
 def make_prior(dimension: int) -> GaussianMixture:
@@ -131,79 +166,116 @@ def run(
 ) -> list[Record]:
     """Distances per case and method, and their ratio to the floor of exact samples."""
     cases = CASES[:1] if smoke else FULL_CASES if full else CASES
+    return [row for case in cases for row in _Exam(case, command, smoke, report).run()]
+
+
+def examine(
+    contestants: Sequence[Contestant],
+    command: str = "",
+    *,
+    cases: Sequence[tuple[int, int]] = CASES,
+    smoke: bool = False,
+    report: Callable[[str], None] = print,
+) -> list[Record]:
+    """The exam for methods from elsewhere, by the same instances and distances.
+
+    Beside them stand the floor and our sampler on the exact posterior with 20 calls. Nothing is
+    required of anybody.
+
+    Args:
+        contestants: Who is examined.
+        command: For the records.
+        cases: Dimension and number of measurements, of `FULL_CASES`.
+        smoke: Two instances of the first case: does it run?
+        report: Called with each line about progress.
+    """
     return [
         row
-        for dimension, measured in cases
-        for row in _run_case(
-            partial(Record, command=command, seed=0), dimension, measured, smoke, report
-        )
+        for case in (cases[:1] if smoke else cases)
+        for row in _Exam(case, command, smoke, report).run_others(contestants)
     ]
 
 
-def _run_case(
-    record: Callable[..., Record],
-    dimension: int,
-    measured: int,
-    smoke: bool,
-    report: Callable[[str], None],
-) -> list[Record]:
-    bench = _Bench(make_prior(dimension))
-    instances = load_instances(dimension, measured)
-    scored, tuning = instances[:-TUNING], instances[-TUNING:]
-    if smoke:
-        scored, tuning = scored[:2], tuning[:1]
-    targets, floor = draw_exact(bench.prior, scored)
-    rows: list[Record] = []
-    best = np.inf
+class _Exam:
+    """One case: its instances, the floor, and the records so far."""
 
-    def add(method: str, calls: int, values: np.ndarray, note: dict[str, object]) -> None:
-        case = {
-            "d/dy": f"{dimension}/{measured}",
+    def __init__(
+        self, case: tuple[int, int], command: str, smoke: bool, report: Callable[[str], None]
+    ) -> None:
+        dimension, measured = case
+        self.name, self.report, self.smoke = f"{dimension}/{measured}", report, smoke
+        self.record = partial(Record, command=command, seed=0)
+        self.bench = _Bench(make_prior(dimension))
+        instances = load_instances(dimension, measured)
+        self.scored = instances[: 2 if smoke else -TUNING]
+        self.tuning = instances[-TUNING:][: 1 if smoke else None]
+        self.targets, self.floor = draw_exact(self.bench.prior, self.scored)
+
+    def run(self) -> list[Record]:
+        """Ours and the baselines, and what is required of them."""
+        rows = self._add("floor", 0, self.floor, {})
+        best = np.inf
+        for solver, calls in product(SOLVERS, CALLS):
+            name = EXACT_NAME.format(solver)
+            required = REQUIRED.get((name, calls))
+            values = self._score_exact(solver, calls, REPEATS if required else 1)
+            note = {"sample sets": REPEATS if required else 1}
+            rows += self._add(name, calls, values, note, required)
+            if (name, calls) == RIVAL:
+                best = values.mean() / self.floor.mean()
+        for one in BASELINES:
+            rows += self._examine(one, f"> {best:.4g}")
+        return rows
+
+    def run_others(self, contestants: Sequence[Contestant]) -> list[Record]:
+        """The floor, ours, and some from elsewhere."""
+        rows = self._add("floor", 0, self.floor, {})
+        values = self._score_exact("ODE", 20, 1)
+        rows += self._add(EXACT_NAME.format("ODE"), 20, values, {"sample sets": 1})
+        return rows + [row for one in contestants for row in self._examine(one)]
+
+    def _score_exact(self, solver: str, calls: int, repeats: int) -> np.ndarray:
+        method = ExactPosterior(self.bench.prior, SCHEDULES[LONG])
+        return self.bench.score(
+            method, SOLVERS[solver], calls, self.scored, self.targets, repeats=repeats
+        )
+
+    def _examine(self, one: Contestant, required: str | None = None) -> list[Record]:
+        weights = one.weights[:: 3 if self.smoke else 1]
+        solvers = one.list_solvers(self.bench.denoise(LONG), self.tuning[0].measurement)
+        schedule, solver, weight = self.bench.tune(one, solvers, weights, self.tuning)
+        method = one.make(self.bench.denoise(schedule), weight)
+        values = self.bench.score(method, solvers[solver], one.calls, self.scored, self.targets)
+        tuned = {} if weight is None else {"weight": weight, "grid": weights}
+        note = {**tuned, "solver": solver, "schedule": schedule, "sample sets": 1}
+        return self._add(one.name, one.calls, values, note, required)
+
+    def _add(
+        self,
+        method: str,
+        calls: int,
+        values: np.ndarray,
+        note: Mapping[str, object],
+        required: str | None = None,
+    ) -> list[Record]:
+        """The records of a row."""
+        case: dict[str, object] = {
+            "d/dy": self.name,
             "method": method,
             "calls": calls,
             "instances": len(values),
             "samples": SAMPLES,
-        } | note
-        ratio = values.mean() / floor.mean()
-        required = REQUIRED.get((method, calls))
-        if method in BASELINES:
-            required = f"> {best:.4g}"
-        rows.append(record("sliced W1", case, values.mean(), interval=bootstrap(values)))
-        rows.append(
-            record(
-                "sliced W1 / floor",
-                case,
-                ratio,
-                interval=bootstrap(values, floor),
-                required=required,
-            )
-        )
-        report(f"mixture {case['d/dy']} {method} {calls}: {values.mean():.3f}, {ratio:.2f} x floor")
-
-    add("floor", 0, floor, {})
-    method = ExactPosterior(bench.prior, SCHEDULES[LONG])
-    for solver, sampler in SOLVERS.items():
-        for calls in CALLS:
-            name = f"BCDM {solver}"
-            repeats = REPEATS if (name, calls) in REQUIRED else 1
-            values = bench.score(method, sampler, calls, scored, targets, repeats=repeats)
-            add(name, calls, values, {"sample sets": repeats})
-            if (name, calls) == RIVAL:
-                best = values.mean() / floor.mean()
-    for name, build in BASELINES.items():
-        weights = WEIGHTS[name][:: 3 if smoke else 1]
-        schedule, solver, weight = bench.tune(build, weights, tuning)
-        guided = build(bench.denoise(schedule), weight)
-        values = bench.score(guided, SOLVERS[solver], BASELINE_CALLS, scored, targets)
-        note = {
-            "weight": weight,
-            "grid": weights,
-            "solver": solver,
-            "schedule": schedule,
-            "sample sets": 1,
+            **note,
         }
-        add(name, BASELINE_CALLS, values, note)
-    return rows
+        ratio = values.mean() / self.floor.mean()
+        interval = bootstrap(values, self.floor)
+        self.report(
+            f"mixture {self.name} {method} {calls}: {values.mean():.3f}, {ratio:.2f} x floor"
+        )
+        return [
+            self.record("sliced W1", case, values.mean(), interval=bootstrap(values)),
+            self.record("sliced W1 / floor", case, ratio, interval=interval, required=required),
+        ]
 
 
 @dataclass(frozen=True)
@@ -219,7 +291,7 @@ class _Bench:
     def score(
         self,
         method: Method,
-        sampler: Sampler,
+        sampler: Sampler | None,
         calls: int,
         instances: list[Instance],
         targets: list[Tensor],
@@ -228,50 +300,51 @@ class _Bench:
         repeats: int = 1,
     ) -> np.ndarray:
         """Sliced W1 of each instance, a mean over independent sample sets."""
-        bound = [method.condition(one.measurement) for one in instances]
-        return np.array(
-            [
-                np.mean(
-                    [
-                        find_distance(
-                            sample(
-                                denoiser,
-                                sampler,
-                                steps=calls,
-                                seed=100 * r + k,
-                                indices=range(samples),
-                                progress=False,
-                            ),
-                            target,
-                        )
-                        for r in range(repeats)
-                    ]
+
+        def find_distances() -> Iterator[float]:
+            for k, (one, target) in enumerate(zip(instances, targets, strict=True)):
+                denoiser = method.condition(one.measurement)
+                drawn = (
+                    sample(
+                        denoiser,
+                        sampler,
+                        steps=calls if sampler is None else sampler.count_steps(calls),
+                        seed=100 * r + k,
+                        indices=range(samples),
+                        progress=False,
+                    )
+                    for r in range(repeats)
                 )
-                for k, (denoiser, target) in enumerate(zip(bound, targets, strict=True))
-            ]
-        )
+                yield float(np.mean([find_distance(one, target) for one in drawn]))
+
+        return np.array(list(find_distances()))
 
     def tune(
         self,
-        build: Callable[[Denoiser, float], Method],
+        one: Contestant,
+        solvers: Solvers,
         weights: Sequence[float],
         instances: list[Instance],
-    ) -> tuple[str, str, float]:
+    ) -> tuple[str, str, float | None]:
         """The schedule, solver and weight of least mean distance on instances kept for that."""
         targets = [
-            self.prior.condition(one.measurement).sample(EXACT, seed=5000 + k)
-            for k, one in enumerate(instances)
+            self.prior.condition(instance.measurement).sample(EXACT, seed=5000 + k)
+            for k, instance in enumerate(instances)
         ]
 
-        def cost(choice: tuple[str, str, float]) -> float:
+        def cost(choice: tuple[str, str, float | None]) -> float:
             schedule, solver, weight = choice
-            method = build(self.denoise(schedule), weight)
             distances = self.score(
-                method, SOLVERS[solver], BASELINE_CALLS, instances, targets, samples=TUNING_SAMPLES
+                one.make(self.denoise(schedule), weight),
+                solvers[solver],
+                one.calls,
+                instances,
+                targets,
+                samples=TUNING_SAMPLES,
             )
             return float(np.nan_to_num(distances.mean(), nan=np.inf))
 
-        return min(product(SCHEDULES, SOLVERS, weights), key=cost)
+        return min(product(SCHEDULES, solvers, weights or (None,)), key=cost)
 
 
 def draw_exact(

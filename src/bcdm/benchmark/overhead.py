@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import TypedDict
 
 import numpy as np
 import torch
@@ -29,12 +30,19 @@ from bcdm.operators import CircularBlur, FourierMask, LinearOperator, PixelMask
 from bcdm.tensors import ImageSpec, SeededNoise
 from bcdm.training.train import Processes, Trainer
 
-__all__ = ["interleave", "run"]
+__all__ = ["interleave", "run", "summarise"]
 
 STEP_LIMIT, SOLVE_LIMIT = "<= 1.05", "<= 1.6"
 NETWORK = NCSNppConfig(
     channels_in=3, channels_out=3, image_size=64, width=32, multipliers=(1, 1, 2, 2), blocks=1
 )
+
+
+class Summary(TypedDict):
+    """What a record says of ratios."""
+
+    value: float
+    interval: tuple[float, float] | None
 
 
 def interleave(
@@ -69,7 +77,7 @@ def _time(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def _summarise(ratios: list[float]) -> dict[str, object]:
+def summarise(ratios: list[float]) -> Summary:
     """The median ratio and its interval over rounds."""
     return {"value": median(ratios), "interval": bootstrap(ratios, statistic=np.median)}
 
@@ -124,7 +132,7 @@ def _measure_steps(record: Callable[..., Record], rounds: int) -> list[Record]:
     case = {"image": "3x64x64", "parameters": parameters, "threads": 1}
     return [
         record(
-            "step / bare network", {"step": name} | case, required=STEP_LIMIT, **_summarise(ratios)
+            "step / bare network", {"step": name} | case, required=STEP_LIMIT, **summarise(ratios)
         )
         for name, ratios in times.items()
     ]
@@ -156,7 +164,7 @@ def _measure_solves(record: Callable[..., Record], rounds: int) -> list[Record]:
             case = {"operator": name, "library": library, "image": "4x1x256x256", "threads": 1}
             required = SOLVE_LIMIT if library == "bcdm" else None
             rows.append(
-                record("solve / bare FFT pair", case, required=required, **_summarise(ratios))
+                record("solve / bare FFT pair", case, required=required, **summarise(ratios))
             )
     return rows
 
@@ -216,7 +224,7 @@ def _measure_training(record: Callable[..., Record], rounds: int) -> list[Record
         ratios = interleave(bare, {"ours": ours}, rounds)["ours"]
     case = {"image": "3x64x64", "batch": 8, "precision": "float32", "threads": 1}
     name = "training step / bare loop"
-    return [record(name, case, required=STEP_LIMIT, **_summarise(ratios))]
+    return [record(name, case, required=STEP_LIMIT, **summarise(ratios))]
 
 
 def _fft_pair(x: Tensor) -> Tensor:

@@ -161,6 +161,7 @@ def _score(model: Model, images: Tensor, masks: Tensor, exam: Exam) -> Numbers:
         calls=exam.calls,
         seed=exam.seed,
         progress=False,
+        force=True,
     )
     return found | {
         "PSNR, sample mean": rate(posterior.mean, images[some]).numpy(),

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from bcdm.assessment.images import choose_images
 from bcdm.assessment.kept import Numbers, keep_numbers
 from bcdm.assessment.records import Record
 from bcdm.assessment.statistics import bootstrap
+from bcdm.benchmark.cards import ScoreFile, judge, score
 from bcdm.benchmark.defects import Case, list_cases
 from bcdm.checkpoint import Model, load
 from bcdm.checkpoint.calibration import Calibration
@@ -20,13 +20,14 @@ from bcdm.diffusion import VP, DPMSolver, sample
 from bcdm.errors import InputError
 from bcdm.evaluation import ks_uniformity, wilson
 from bcdm.evaluation.signal import find_object
+from bcdm.machine import Precision, autocast
 from bcdm.measurement import Measurement
 from bcdm.methods import ExactPosterior, GaussianMixture
 from bcdm.operators import FourierMask
 from bcdm.problems.patterns import draw_variable_density
 from bcdm.reconstruction import reconstruct
 from bcdm.reconstruction.calibrating import LEVELS, simulate
-from bcdm.trust.scores import NAMES, chi_square_of, find_scores
+from bcdm.trust.scores import chi_square_of
 
 __all__ = ["run"]
 
@@ -44,11 +45,12 @@ def run(
     work: Path,
     command: str,
     *,
+    scores: Path | None = None,
     limit: int = 80,
     intervals: int = 60,
     calls: int = CALLS,
     seed: int = 100,
-    precision: str = "float32",
+    precision: Precision = "float32",
     report: Callable[[str], None],
 ) -> list[Record]:
     """Judges every case; parts that are done are kept in `work`.
@@ -58,6 +60,8 @@ def run(
         data: Data folder.
         work: Where parts are kept.
         command: For the records.
+        scores: A JSON file of what every card rests on: cases that it holds are judged by it. In
+            `work` when left out.
         limit: Images of each defect; thrice as many are right.
         intervals: Images on which intervals are checked, with many samples each.
         calls: Network calls per sample.
@@ -65,14 +69,17 @@ def run(
         precision: "bfloat16" runs the network in autocast.
         report: Hears of progress.
     """
-    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
-        return _run(name, data, work, command, limit, intervals, calls, seed, precision, report)
+    with autocast("cpu", precision):
+        return _run(
+            name, data, work, scores, command, limit, intervals, calls, seed, precision, report
+        )
 
 
 def _run(
     name: str,
     data: Path | None,
     work: Path,
+    scores: Path | None,
     command: str,
     limit: int,
     intervals: int,
@@ -86,19 +93,25 @@ def _run(
     if calibration is None:
         raise InputError(f"{name} has no calibration: run bcdm calibrate first")
     record = partial(Record, seed=seed, command=command)
-    facts = {
+    facts: dict[str, object] = {
         "calls": calls,
         "seed": seed,
         "precision": precision,
         "hashes": model.facts["hashes"],
-        "calibration": calibration.to_plain(),
     }
-    keep = partial(_keep, work, model.config.name, report)
+    # Tables, threshold and rule may change: what was scored then is judged again.
+    plain = calibration.to_plain()
+    looks = {part: plain.get(part) for part in ("looks", "discriminants")}
     rows = [_check_exact(record, seed, 40 if limit < 20 else 200)]
+    stored = ScoreFile(scores or work / f"{model.config.name}.json")
     groups: dict[str, list[Numbers]] = {}
     for case in list_cases(model, data, limit, seed):
-        asked = facts | {"case": case.name, "images": len(case.subjects)}
-        found = keep(case.name, asked, partial(_judge, model, calibration, case, calls, seed))
+        asked = facts | looks | {"case": case.name, "images": len(case.subjects)}
+        report(f"{model.config.name}: {case.name}")
+        scored = stored.keep(
+            case.name, asked, partial(score, model, calibration, case, calls, seed)
+        )
+        found = judge(scored, calibration)
         if case.name == "nothing":
             rows += _check_laws(found, case, calibration, record)
         rows.append(_count(found, case, record))
@@ -107,54 +120,15 @@ def _run(
     for name, parts in groups.items():
         joined = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
         rows.append(_count(joined, Case(name, "wrong", list, ()), record))
-    asked = facts | {"case": "intervals", "images": intervals, "pixels": list(PARTS)}
-    found = keep("intervals", asked, partial(_cover, model, data, intervals, calls, seed))
+    report(f"{model.config.name}: intervals")
+    widths = {part: plain.get(part) for part in ("factors", "local")}
+    asked = facts | widths | {"images": intervals, "pixels": list(PARTS)}
+    found = keep_numbers(
+        work / f"{model.config.name}-intervals.npz",
+        asked,
+        partial(_cover, model, data, intervals, calls, seed),
+    )
     return rows + _list_coverage(found, calibration, record)
-
-
-def _keep(
-    work: Path,
-    model: str,
-    report: Callable[[str], None],
-    name: str,
-    asked: dict[str, object],
-    make: Callable[[], Numbers],
-) -> Numbers:
-    """What was found before under the same settings, or is found now."""
-    short = "".join(letter if letter.isalnum() else "-" for letter in name)
-
-    def find() -> Numbers:
-        report(f"{model}: {name}")
-        return make()
-
-    return keep_numbers(work / f"{model}-{short}.npz", asked, find)
-
-
-@torch.no_grad()
-def _judge(model: Model, calibration: Calibration, case: Case, calls: int, seed: int) -> Numbers:
-    """The card of every measurement, and the numbers behind it."""
-    lights: list[str] = []
-    tails: dict[str, list[float]] = {name: [] for name in NAMES}
-    laws: list[Tensor] = []
-    order: list[int] = []
-    for rows, part in case.make():
-        order += rows
-        posterior = reconstruct(
-            model, part, samples=1, calls=calls, seed=seed + rows[0], progress=False
-        )
-        lights += [card.light for card in posterior.trust]
-        scores = find_scores(model, part, calibration.looks, posterior.preview, posterior.samples)
-        for row in scores:
-            found = calibration.find_tails(row)
-            for name, column in tails.items():
-                column.append(found.get(name, np.nan))
-        laws.append(torch.stack(chi_square_of(part, posterior.samples[0])))
-    reduced, p_values = torch.cat(laws, 1).numpy()
-    judged: Numbers = {"light": np.array(lights), "chi-square": reduced, "p": p_values} | {
-        f"tail of {name}": np.array(column) for name, column in tails.items()
-    }
-    # Images are measured in batches of one kind of operator each.
-    return {name: column[np.argsort(order)] for name, column in judged.items()}
 
 
 def _check_exact(record: Callable[..., Record], seed: int, count: int) -> Record:
@@ -245,7 +219,7 @@ def _cover(model: Model, data: Path | None, count: int, calls: int, seed: int) -
         truth = model.preparation(source[k])[None]
         measured = simulate(model, truth, [_FIRST + k], seed + 2)
         posterior = reconstruct(
-            model, measured, samples=SAMPLES, calls=calls, seed=seed + k, progress=False
+            model, measured, samples=SAMPLES, calls=calls, seed=seed + k, progress=False, force=True
         )
         pixels = {
             "all": torch.ones_like(truth, dtype=torch.bool),

@@ -1,5 +1,6 @@
 """Maps that somebody has: read from a file, and carried on where they were cut off."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from bcdm.coils.smoothing import fill_smoothly
 from bcdm.errors import InputError
+from bcdm.spool import each, stack
 from bcdm.text import printable
 
 __all__ = ["extend_maps", "read_maps"]
@@ -34,9 +36,11 @@ def read_maps(path: Path, shape: tuple[int, int, int, int]) -> NDArray[np.comple
             f"{printable(path.name)} holds maps {found.dtype} {found.shape}: the scan needs "
             f"complex ones of (coils, rows, columns) {shape[1:]}, one for all slices or for each"
         )
-    if not bool(np.isfinite(found).all()) or not bool(np.any(found)):
+    # The largest magnitude tells both: nan and infinity survive a maximum.
+    largest = float(np.max([np.abs(one).max() for one in each(found)]))
+    if not 0 < largest < math.inf:
         raise InputError(f"{printable(path.name)} holds no maps: values are not finite, or all 0")
-    return found.astype(np.complex64)
+    return stack((one.astype(np.complex64) for one in each(found)), len(found))
 
 
 def extend_maps(maps: NDArray[np.complexfloating]) -> NDArray[np.complex64]:
@@ -57,7 +61,7 @@ def extend_maps(maps: NDArray[np.complexfloating]) -> NDArray[np.complex64]:
 
 def _load(path: Path) -> NDArray[Any]:
     try:
-        loaded = np.load(path, allow_pickle=False)
+        loaded = np.load(path, "r", allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             return loaded
         with loaded as file:

@@ -78,7 +78,7 @@ def run(
     from bcdm.shelf import find_model
 
     if ray is not None:
-        protect()
+        protect(ray)
         require("ray")
     if is_remote(source) or is_remote(out):
         require("obstore")

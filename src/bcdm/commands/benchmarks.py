@@ -1,15 +1,23 @@
 """`bcdm benchmark`: exams of samplers, methods and models."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from bcdm.commands.echo import finish, name_command, say
 from bcdm.commands.extras import require
-from bcdm.commands.options import data_option, precision_option, records_option, work_option
+from bcdm.commands.options import (
+    data_option,
+    exam_options,
+    precision_option,
+    records_option,
+    work_option,
+)
 from bcdm.errors import InputError
+
+if TYPE_CHECKING:
+    from bcdm.machine import Precision
 
 __all__ = ["benchmark"]
 
@@ -19,14 +27,8 @@ def benchmark() -> None:
     """Measure the library; each command writes records and fails where a requirement is missed."""
 
 
-def _exam_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of a benchmark that needs no data."""
-    smoke = click.option("--smoke", is_flag=True, help="A scaled-down run of seconds.")
-    return records_option(smoke(command))
-
-
 @benchmark.command()
-@_exam_options
+@exam_options
 def moments(path: Path | None, smoke: bool) -> None:
     """Exact mean and variance error of every sampler on Gaussian posteriors."""
     from bcdm.benchmark import moments as bench
@@ -35,17 +37,7 @@ def moments(path: Path | None, smoke: bool) -> None:
 
 
 @benchmark.command()
-@click.option("--full", is_flag=True, help="Also 800 dimensions.")
-@_exam_options
-def mixture(path: Path | None, smoke: bool, full: bool) -> None:
-    """Distance to the exact posterior of Gaussian mixtures: BCDM, PiGDM, DPS, DMPS."""
-    from bcdm.benchmark import mixture as bench
-
-    finish(bench.run(name_command(), full=full, smoke=smoke, report=say), path)
-
-
-@benchmark.command()
-@_exam_options
+@exam_options
 def learned(path: Path | None, smoke: bool) -> None:
     """The mixtures again, by one network trained for all their operators and noise levels."""
     from bcdm.benchmark import learned as bench
@@ -54,22 +46,65 @@ def learned(path: Path | None, smoke: bool) -> None:
 
 
 @benchmark.command()
-@_exam_options
-def overhead(path: Path | None, smoke: bool) -> None:
+@click.option("--coils", "model", metavar="MODEL", help="A sample of 8 coils instead.")
+@exam_options
+def overhead(path: Path | None, smoke: bool, model: str | None) -> None:
     """What a sampler step and a solve cost beside the bare network and the bare FFT."""
+    if model is not None:
+        from bcdm.benchmark import coilcost
+
+        finish(coilcost.run(model, name_command(), smoke=smoke, report=say), path)
+        return
     from bcdm.benchmark import overhead as bench
 
     finish(bench.run(name_command(), smoke=smoke, report=say), path)
 
 
 @benchmark.command("archive")
-@click.option("--ray", is_flag=True, help="Also a worker of Ray.")
-@_exam_options
-def measure_archive(path: Path | None, smoke: bool, ray: bool) -> None:
-    """What an archive costs beside a bare loop: time, bytes, memory, and to see it is finished."""
+@click.option(
+    "--exam",
+    "exams",
+    multiple=True,
+    type=click.Choice(["model", "costs", "growth", "ray", "kills", "failures"]),
+    help="Only this one; records of the others stay in the file.",
+)
+@click.option("--items", default=10_000, show_default=True, help="Of archives that are disturbed.")
+@exam_options
+def measure_archive(path: Path | None, smoke: bool, exams: tuple[str, ...], items: int) -> None:
+    """What an archive costs beside a bare loop, and what kills of its processes change."""
+    require("zarr")
+    from bcdm.assessment.records import read_records
     from bcdm.benchmark import archive as bench
 
-    finish(bench.run(name_command(), smoke=smoke, ray=ray, report=say), path)
+    records = bench.run(name_command(), exams or bench.EXAMS, items=items, smoke=smoke, report=say)
+    held = read_records(path) if path is not None and path.exists() else []
+    ran = {one.case["exam"] for one in records}
+    finish([*(one for one in held if one.case["exam"] not in ran), *records], path)
+
+
+@benchmark.command("service")
+@click.option("--model", default="ixi64-mri8x", show_default=True, help="Of k-space, one mask.")
+@click.option("--minutes", default=10.0, show_default=True, help="Of load.")
+@click.option("--calls", default=8, show_default=True, help="Network calls per sample.")
+@click.option("--scans", default=6, show_default=True, help="Different files.")
+@click.option("--queue", default=12, show_default=True, help="Jobs that wait or run at most.")
+@exam_options
+def measure_service(
+    path: Path | None,
+    smoke: bool,
+    model: str,
+    minutes: float,
+    calls: int,
+    scans: int,
+    queue: int,
+) -> None:
+    """The service under load, while workers are killed: nothing lost, nothing wrong, what cost."""
+    require("fastapi", "uvicorn", "zarr")
+    from bcdm.benchmark import service as bench
+
+    exam = bench.Exam(minutes=minutes, calls=calls, scans=scans, queue=queue)
+    exam = bench.SMOKE if smoke else exam
+    finish(bench.run(name_command(), model=model, exam=exam, report=say), path)
 
 
 @benchmark.command()
@@ -149,10 +184,13 @@ def lesions(
 @click.option("--accelerations", default="2,4,6,8", show_default=True)
 @click.option("--methods", default="", help="Rows, by name; all when left out.")
 @click.option("--limit", default=16, show_default=True, help="Slices of a set.")
+@click.option("--sampled", default=0, show_default=True, help="Of them, sampled; 0: all.")
 @click.option("--tuning", default=2, show_default=True, help="Other slices, to tune weights on.")
+@click.option("--widths", default=1, show_default=True, help="Of validation, for intervals.")
 @click.option("--samples", default=9, show_default=True, type=click.IntRange(min=9))
 @click.option("--calls", default=20, show_default=True, help="Network calls per sample.")
 @click.option("--panel", type=click.Path(path_type=Path, dir_okay=False), help="PNG to draw.")
+@click.option("--add", is_flag=True, help="Keep what the file of records says of other sets.")
 @work_option("runs/scans")
 @records_option
 def scans(
@@ -163,10 +201,13 @@ def scans(
     accelerations: str,
     methods: str,
     limit: int,
+    sampled: int,
     tuning: int,
+    widths: int,
     samples: int,
     calls: int,
     panel: Path | None,
+    add: bool,
     work: Path,
     path: Path | None,
 ) -> None:
@@ -184,11 +225,15 @@ def scans(
         numbers,
         tuple(filter(None, methods.split(","))),
         limit,
+        sampled,
         tuning,
+        widths,
         samples,
         calls,
     )
     records = bench.run(model, data, work, name_command(), exam, report=say, panel=panel)
+    if add and path is not None and path.exists():
+        records = bench.keep_others(path, exam.sets) + records
     finish(records, path, bench.KEYS, bench.COLUMNS)
 
 
@@ -239,8 +284,14 @@ def patterns(
 @click.option("--limit", default=80, show_default=True, help="Test images of each defect.")
 @click.option("--intervals", default=60, show_default=True, help="Images for coverage.")
 @click.option("--calls", default=20, show_default=True, help="Network calls per sample.")
+@click.option("--seed", default=100, show_default=True, help="Of measurements and samples.")
 @precision_option
 @work_option("runs/trust")
+@click.option(
+    "--scores",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="What every card rests on: what it holds is judged again and not computed.",
+)
 @records_option
 def trust(
     model: str,
@@ -248,8 +299,10 @@ def trust(
     limit: int,
     intervals: int,
     calls: int,
-    precision: str,
+    precision: "Precision",
     work: Path,
+    seed: int,
+    scores: Path | None,
     path: Path | None,
 ) -> None:
     """The trust card on test images: false alarms, what it notices, and intervals that hold."""
@@ -260,9 +313,11 @@ def trust(
         data,
         work,
         name_command(),
+        scores=scores,
         limit=limit,
         intervals=intervals,
         calls=calls,
+        seed=seed,
         precision=precision,
         report=say,
     )
@@ -305,7 +360,7 @@ def calls(
     churn: float,
     operator: str | None,
     noise_std: float | None,
-    precision: str,
+    precision: "Precision",
     path: Path | None,
 ) -> None:
     """Quality and calibration over the number of network calls, and their cost."""

@@ -8,12 +8,16 @@ import click
 from bcdm import __version__
 from bcdm.commands.archive import archive
 from bcdm.commands.benchmarks import benchmark
+from bcdm.commands.doctor import doctor, models
 from bcdm.commands.echo import listen, say
+from bcdm.commands.exam import mixture
+from bcdm.commands.examples import show_examples
 from bcdm.commands.failures import EXIT_CODES, INTERRUPTED, describe_failure
 from bcdm.commands.inputs import inspect
 from bcdm.commands.models import calibrate, evaluate, prepare, train
 from bcdm.commands.reconstruct import demo, reconstruct
 from bcdm.commands.results import feature, verify
+from bcdm.commands.service import serve
 from bcdm.commands.studies import curves, paper, study
 from bcdm.errors import InputError, MachineError
 
@@ -29,11 +33,16 @@ def cli() -> None:
     """Reconstruct images from measurements by sampling the true posterior."""
 
 
-benchmark.add_command(paper)
+for _command in (mixture, paper):
+    benchmark.add_command(_command)
 for _command in (reconstruct, inspect, verify, feature, demo, prepare, train, evaluate, calibrate):
     cli.add_command(_command)
-for _command in (archive, benchmark, study, curves):
+for _command in (archive, serve, benchmark, study, curves):
     cli.add_command(_command)
+
+for _command in (doctor, models):
+    cli.add_command(_command)
+show_examples(cli)
 
 
 def main() -> None:

@@ -1,13 +1,15 @@
 """Packages that not every installation has, and how to get them."""
 
 from importlib import import_module
+from importlib.util import find_spec
 
 from bcdm.errors import InputError
 
-__all__ = ["explain_missing", "require"]
+__all__ = ["explain_missing", "list_extras", "require"]
 
 _EXTRAS = {
     "PIL": "data",
+    "fastapi": "service",
     "h5py": "data",
     "highdicom": "formats",
     "huggingface_hub": "hub",
@@ -23,6 +25,7 @@ _EXTRAS = {
     "tensorboard": "training",
     "tifffile": "data",
     "torch_fidelity": "fid",
+    "uvicorn": "service",
     "zarr": "formats",
 }
 
@@ -34,6 +37,15 @@ def require(*modules: str) -> None:
             import_module(module)
         except ModuleNotFoundError as error:
             raise InputError(explain_missing(error)) from None
+
+
+def list_extras() -> dict[str, list[str]]:
+    """Which packages of each extra are missing."""
+    missing: dict[str, list[str]] = {extra: [] for extra in sorted(set(_EXTRAS.values()))}
+    for module, extra in _EXTRAS.items():
+        if find_spec(module) is None:
+            missing[extra].append(module)
+    return missing
 
 
 def explain_missing(error: ModuleNotFoundError) -> str:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from bcdm.checkpoint import Model
     from bcdm.checkpoint.calibration import LocalFactors
     from bcdm.checkpoint.regions import RegionFactors
+    from bcdm.machine import Precision
 
 __all__ = ["calibrate", "evaluate", "prepare", "train"]
 
@@ -106,7 +107,7 @@ def evaluate(
     noise_std: float | None,
     batch: int,
     seed: int,
-    precision: str,
+    precision: "Precision",
     lpips: Path | None,
     figure: Path | None,
     strict: bool,
@@ -152,7 +153,15 @@ def evaluate(
     type=click.IntRange(min=1),
     help="Images for interval widths.",
 )
+@click.option(
+    "--typical",
+    default=TYPICAL,
+    show_default=True,
+    type=click.IntRange(min=40),
+    help="Training images for what is typical.",
+)
 @click.option("--keep-intervals", is_flag=True, help="Keep the widths that are stored.")
+@click.option("--keep-looks", is_flag=True, help="Keep what is stored as typical.")
 @click.option(
     "--only-family",
     is_flag=True,
@@ -167,9 +176,11 @@ def calibrate(
     samples: int,
     calls: int,
     intervals: int,
+    typical: int,
     keep_intervals: bool,
+    keep_looks: bool,
     only_family: bool,
-    precision: str,
+    precision: "Precision",
     seed: int,
 ) -> None:
     """Fit a model's trust card and the width of its intervals on validation images."""
@@ -177,7 +188,8 @@ def calibrate(
 
     from bcdm.assessment.images import choose_images, choose_training_images
     from bcdm.checkpoint import find_model, load, store_cloud
-    from bcdm.checkpoint.calibration import store_calibration
+    from bcdm.checkpoint.calibration import Calibration, store_calibration
+    from bcdm.machine import autocast
     from bcdm.reconstruction import calibrating
 
     loaded = load(model)
@@ -189,24 +201,27 @@ def calibrate(
     source, rows = choose_images(loaded, data, "val", limit)
     images = torch.stack([loaded.preparation(source[i]) for i in rows])
     on = f"{len(rows)} validation images of {loaded.config.data.path}, seed {seed}"
-    known = choose_training_images(loaded, data, TYPICAL)
-    typical = torch.stack(known) if known else None
+    kept = Calibration.of(loaded) if keep_looks else None
+    known = [] if kept else choose_training_images(loaded, data, typical)
     on += f"; what is typical on {len(known)} training images" if known else ""
+    on += f"; what is typical as before, on {kept.on}" if kept else ""
     factors, local, regions = None, None, None
     if keep_intervals:
-        factors, local, regions, kept = _read_widths(loaded, model)
-        on += f"; intervals as before, on {kept}"
-    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
+        factors, local, regions, before = _read_widths(loaded, model)
+        on += f"; intervals as before, on {before}"
+    with autocast("cpu", precision):
         found = calibrating.calibrate(
             loaded,
             images,
-            typical=typical,
+            typical=torch.stack(known) if known else None,
+            subjects=None if source.subjects is None else [str(source.subjects[i]) for i in rows],
             samples=samples,
             calls=calls,
             intervals=intervals,
             factors=factors,
             local=local,
             regions=regions,
+            known=kept,
             seed=seed,
             on=on,
             report=say,

@@ -8,6 +8,7 @@ import click
 
 __all__ = [
     "data_option",
+    "exam_options",
     "mask_option",
     "operator_option",
     "output_folder",
@@ -32,10 +33,19 @@ def records_option(command: Command) -> Command:
     return click.option("--json", "path", type=kind, help="Write records here.")(command)
 
 
+def exam_options(command: Command) -> Command:
+    """The options of a benchmark that needs no data: `smoke` and `path`."""
+    smoke = click.option("--smoke", is_flag=True, help="A scaled-down run of seconds.")
+    return records_option(smoke(command))
+
+
 def precision_option(command: Command) -> Command:
     """In which numbers the network computes."""
-    kind = click.Choice(["float32", "bfloat16"])
-    return click.option("--precision", type=kind, default="float32")(command)
+    kind = click.Choice(["auto", "float32", "bfloat16"])
+    said = "Of the network; auto is the fastest that the processor has."
+    return click.option("--precision", type=kind, default="float32", show_default=True, help=said)(
+        command
+    )
 
 
 def mask_option(command: Command) -> Command:

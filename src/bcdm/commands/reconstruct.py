@@ -50,6 +50,12 @@ __all__ = ["demo", "reconstruct"]
     type=click.Path(path_type=Path, dir_okay=False),
     help="What each coil sees (.npy, .npz); estimated from the scan when left out.",
 )
+@click.option(
+    "--body",
+    type=click.Path(path_type=Path),
+    help="The same slices by a body coil, k-space: maps are estimated by it.",
+)
+@click.option("--body-key", help="The array of that file, if it holds several.")
 @click.option("--complex", "keep_complex", is_flag=True, help="Write complex images, too.")
 @click.option("--simulate", is_flag=True, help="The inputs are clean: degrade them first.")
 @click.option("--force", is_flag=True, help="Write results although the trust card is red.")
@@ -69,6 +75,8 @@ def reconstruct(
     noise_std: float | None,
     features: tuple[str, ...],
     maps: Path | None,
+    body: Path | None,
+    body_key: str | None,
     keep_complex: bool,
     simulate: bool,
     force: bool,
@@ -81,7 +89,9 @@ def reconstruct(
     after an interruption. A scan that the model was not made for is refused. Of several inputs
     each gets a folder of its name in OUT; what is wrong with one does not stop the others.
     """
-    given = Given(mask, operator, key, noise_std, features, simulate, maps, keep_complex)
+    given = Given(
+        mask, operator, key, noise_std, features, simulate, maps, keep_complex, body, body_key
+    )
     folders = {path: out / printable(path.name) if len(inputs) > 1 else out for path in inputs}
     if not is_unicode(str(out)):
         raise InputError(f"the name of {out} is not UTF-8, which some formats need: choose another")
@@ -171,10 +181,11 @@ def _show(
     page: Path | None, fitted: "Fitted", truth: "Tensor | None", done: "Finished"
 ) -> list[Path]:
     """Says what was found, and writes the report where there is a page for it."""
+    from bcdm.report.scans import report_scan
     from bcdm.trust import join
 
     if page is not None:
-        _write_report(page, fitted, truth, done)
+        report_scan(page, fitted, truth, done)
     card = join(done.cards)
     answer(f"{card.light}: {card.summary}")
     for one in done.features:
@@ -182,27 +193,6 @@ def _show(
     if page is not None and len(done.left_out) == len(done.cards):
         answer(f"wrote {page}")
     return [] if page is None else [page]
-
-
-def _write_report(page: Path, fitted: "Fitted", truth: "Tensor | None", done: "Finished") -> None:
-    from bcdm.report.facts import describe_scan
-    from bcdm.report.html import write_report
-    from bcdm.report.posteriors import make_report
-
-    report = make_report(
-        done.posteriors,
-        done.cards,
-        title=printable(fitted.scan.path.name),
-        subtitle=f"{fitted.scan.format}, reconstructed by {done.posteriors[0].model.config.name}",
-        units=fitted.units,
-        facts=describe_scan(fitted),
-        provenance=done.provenance,
-        truth=truth,
-        features=tuple((printable(one["feature"]), one["in words"]) for one in done.features),
-        left_out=done.left_out,
-        weights=fitted.weights,
-    )
-    write_report(page, report)
 
 
 def _fit(
@@ -225,7 +215,9 @@ def _fit(
             noise_std=given.noise_std,
             operator=operator,
             maps=given.maps,
+            body=None if given.body is None else read_scan(given.body, key=given.body_key),
             cache=cache,
+            say=say,
         )
         return fitted, None
     found = simulate_scan(scan, model, seed=plan.seed, noise_std=given.noise_std, operator=operator)

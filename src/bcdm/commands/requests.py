@@ -29,6 +29,8 @@ class Given:
         simulate: Whether the inputs are clean images.
         maps: File with what each coil sees.
         keep_complex: Whether complex images are wanted, too.
+        body: File with the same slices by a body coil.
+        body_key: The array of it.
     """
 
     mask: Path | None = None
@@ -39,12 +41,19 @@ class Given:
     simulate: bool = False
     maps: Path | None = None
     keep_complex: bool = False
+    body: Path | None = None
+    body_key: str | None = None
 
     def __post_init__(self) -> None:
         if self.simulate and self.mask is not None:
             raise InputError("--simulate measures clean images itself: give --operator, not --mask")
-        if self.maps is not None and (self.simulate or self.operator is not None):
-            raise InputError("--maps goes with k-space alone: leave out --simulate and --operator")
+        for name, given in (("--maps", self.maps), ("--body", self.body)):
+            if given is not None and (self.simulate or self.operator is not None):
+                raise InputError(
+                    f"{name} goes with k-space alone: leave out --simulate and --operator"
+                )
+        if self.maps is not None and self.body is not None:
+            raise InputError("maps are known by --maps or estimated by --body: give one of them")
 
 
 def describe_request(path: Path, model: str, settings: Mapping[str, float], given: Given) -> str:
@@ -62,8 +71,9 @@ def describe_request(path: Path, model: str, settings: Mapping[str, float], give
     files = [Path(part) for text in given.features for part in (text, text.partition(",")[2])]
     if given.operator is not None and Path(given.operator).suffix == ".safetensors":
         files.append(Path(given.operator))
-    files += [] if given.maps is None else [given.maps]
-    more = {"complex": True} if given.keep_complex else {}
+    files += [one for one in (given.maps, given.body) if one is not None]
+    more: dict[str, object] = {"complex": True} if given.keep_complex else {}
+    more |= {} if given.body is None else {"body": given.body_key}
     try:
         content = {
             "version": __version__,

@@ -22,7 +22,7 @@ __all__ = ["feature", "verify"]
 def verify(result: Path, source: Path | None, model: str | None) -> None:
     """Check a result against its provenance, and draw its first sample again.
 
-    RESULT is a file that bcdm wrote, run.json among them.
+    RESULT is a folder that `bcdm reconstruct` wrote, or a file in it.
     """
     require("zarr")
     from bcdm.reconstruction.verification import verify as check

@@ -2,17 +2,27 @@
 
 import itertools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator
 from torch import Tensor
 
 from bcdm.checkpoint import Model
-from bcdm.diffusion import DDIM, Ancestral, Denoiser, DPMSolver, Sampler, posterior_mean, sample
+from bcdm.diffusion import (
+    DDIM,
+    Ancestral,
+    Denoiser,
+    DPMSolver,
+    Sampler,
+    choose_sampler,
+    posterior_mean,
+    sample,
+)
 from bcdm.errors import InputError
+from bcdm.imports import is_import_path, name_object, resolve
 from bcdm.measurement import Measurement
 from bcdm.methods import (
     DDRM,
@@ -29,8 +39,24 @@ from bcdm.methods import (
 )
 from bcdm.methods.base import BoundDenoiser
 
-__all__ = ["Contender", "ContenderConfig", "Drawn", "expand_grid"]
+__all__ = ["Contender", "ContenderConfig", "Drawn", "Plug", "describe_plug", "expand_grid"]
 
+Plug = str | Callable[..., Any]
+"""An object of another package: its import path in files of settings, or the object itself."""
+KINDS = (
+    "least_squares",
+    "total_variation",
+    "mean",
+    "network",
+    "bridge",
+    "denoising",
+    "dps",
+    "dmps",
+    "pigdm",
+    "diffpir",
+    "ddrm",
+    "mmps",
+)
 _GUIDED = {"dps": DPS, "dmps": DMPS, "pigdm": PiGDM, "diffpir": DiffPIR}
 
 
@@ -40,8 +66,13 @@ class ContenderConfig(BaseModel):
     Attributes:
         kind: What it is. "network" is a trained one, by its own conditioning; "mean" its single
             call; "bridge" one on a bridge, by the bridge's own posterior; guided methods take an
-            unconditional network.
+            unconditional network. "package.module:name" is a method from elsewhere: called with
+            the prior, if the row names one by `network` or `prior`, and with the weight, if the row
+            states some, it gives a method.
         network: The name of the trained network it needs.
+        prior: "package.module:name" of an unconditional denoiser, called without arguments; instead
+            of a network.
+        sampler: "package.module:name" of a sampler, called without arguments.
         weight: Of guidance or regularisation; several are tuned on the validation split.
         churn: Of DPM-Solver++; several are tuned alike. None: the paper's ancestral steps.
         calls: Network calls per sample; 0 for estimates without samples.
@@ -52,27 +83,38 @@ class ContenderConfig(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    kind: Literal[
-        "least_squares",
-        "total_variation",
-        "mean",
-        "network",
-        "bridge",
-        "denoising",
-        "dps",
-        "dmps",
-        "pigdm",
-        "diffpir",
-        "ddrm",
-        "mmps",
-    ]
+    kind: Plug
     network: str | None = None
+    prior: Plug | None = None
+    sampler: Plug | None = None
     weight: tuple[float, ...] = (1.0,)
     churn: tuple[float | None, ...] = (1.0,)
     calls: int = Field(default=0, ge=0)
     iterations: int = Field(default=5, ge=1)
     clip: bool = False
     few: bool = False
+
+    @field_validator("kind", "prior", "sampler")
+    @classmethod
+    def _check(cls, given: Plug | None) -> Plug | None:
+        if isinstance(given, str) and given not in KINDS and not is_import_path(given):
+            kinds = ", ".join(KINDS)
+            raise ValueError(f'{given!r} is neither of {kinds} nor a "package.module:name"')
+        return given
+
+    @field_serializer("kind", "prior", "sampler")
+    def _name(self, given: Plug | None) -> str | None:
+        return None if given is None else describe_plug(given)
+
+    @property
+    def outside(self) -> bool:
+        """Whether its method comes from another package."""
+        return self.kind not in KINDS
+
+
+def describe_plug(given: Plug) -> str:
+    """Its import path."""
+    return given if isinstance(given, str) else name_object(given)
 
 
 @dataclass(frozen=True)
@@ -102,6 +144,8 @@ class Contender:
     @property
     def draws_samples(self) -> bool:
         """Whether it draws samples, and is no single estimate."""
+        if self.config.outside:
+            return self.config.calls > 0
         return self.config.kind not in ("least_squares", "total_variation", "mean")
 
     def describe(self) -> dict[str, object]:
@@ -111,9 +155,13 @@ class Contender:
             case["calls"] = 1
         if self.config.kind == "mmps":
             case["iterations a call"] = self.config.iterations
-        if self.config.kind in (*_GUIDED, "total_variation"):
+        if self.config.outside:
+            case["made by"] = describe_plug(self.config.kind)
+        if self.config.kind in (*_GUIDED, "total_variation") or self._weighs:
             case["weight"] = self.weight
-        if self.config.kind == "bridge":
+        if self.config.sampler is not None:
+            case["sampler"] = describe_plug(self.config.sampler)
+        elif self.config.kind == "bridge":
             case["sampler"] = "posterior of the bridge"
         elif self.draws_samples and self.config.kind not in ("diffpir", "ddrm"):
             case["sampler"] = "Eq. 3" if self.churn is None else f"DPM++ churn {self.churn:g}"
@@ -129,8 +177,8 @@ class Contender:
         if not self.draws_samples:
             out = posterior_mean(denoiser, seed=seed, items=names)[None]
         else:
-            sampler = self._choose_sampler(measurement)
-            steps = self.config.calls
+            sampler = choose_sampler(denoiser, self._find_sampler(), DPMSolver(self.churn or 0.0))
+            steps = sampler.count_steps(self.config.calls)
             timed = self.churn is None or self.config.kind == "bridge"
             grid = denoiser.schedule.time_grid(steps) if timed else None
             out = torch.stack(
@@ -158,14 +206,22 @@ class Contender:
         names = [str(row) for row in rows]
         return posterior_mean(self._bind(measurement), seed=seed, items=names).float()
 
-    def _choose_sampler(self, measurement: Measurement) -> Sampler:
-        if self.config.kind == "ddrm":
-            return DDRM(measurement)
+    @property
+    def _weighs(self) -> bool:
+        """Whether a method from elsewhere takes a weight."""
+        return self.config.outside and "weight" in self.config.model_fields_set
+
+    def _find_sampler(self) -> Sampler | None:
+        """The one that settings or the kind ask for; None: the usual one."""
+        if self.config.sampler is not None:
+            chosen: Sampler = resolve(self.config.sampler)()
+            return chosen
         if self.config.kind == "diffpir":
             return Renewal()
         if self.config.kind == "bridge":
             return DDIM(1.0)
-        return Ancestral() if self.churn is None else DPMSolver(self.churn)
+        # That of DDRM comes with it.
+        return Ancestral() if self.churn is None and self.config.kind != "ddrm" else None
 
     def _bind(self, measurement: Measurement) -> Denoiser:
         return self._method().condition(measurement)
@@ -176,19 +232,40 @@ class Contender:
             return LeastSquares()
         if kind == "total_variation":
             return TotalVariation(self.weight)
+        if self.config.outside:
+            return self._make_outside()
+        if self.model is None and self.config.prior is not None:
+            return self._guide(resolve(self.config.prior)())
         if self.model is None:
             raise InputError(f"a method of kind {kind} needs the name of a network")
         if kind in ("network", "mean", "bridge"):
             method, limits = self.model.method, self.model.config.data.value_range
             return _Clipped(method, *limits) if self.config.clip else method
-        prior = self.model.prior
+        return self._guide(self.model.prior)
+
+    def _make_outside(self) -> Method:
+        given: list[object] = []
+        if self.config.prior is not None:
+            given.append(resolve(self.config.prior)())
+        elif self.model is not None:
+            given.append(self.model.prior)
+        if self._weighs:
+            given.append(self.weight)
+        made: Method = resolve(self.config.kind)(*given)
+        return made
+
+    def _guide(self, prior: Denoiser) -> Method:
+        """A method over an unconditional denoiser."""
+        kind = self.config.kind
         if kind == "ddrm":
-            return _Unconditional(prior)
+            return DDRM(prior)
         if kind == "mmps":
             return MMPS(prior, self.config.iterations)
         if kind == "denoising":
             return Denoising(prior)
-        return _GUIDED[kind](prior, weight=self.weight)
+        if kind not in _GUIDED:
+            raise InputError(f"a method of kind {kind} takes a trained network, not a prior")
+        return _GUIDED[str(kind)](prior, weight=self.weight)
 
 
 @dataclass(frozen=True)
@@ -203,17 +280,6 @@ class _Clipped:
         """Binds measurements."""
         bound = self.method.condition(measurement)
         return BoundDenoiser(bound, lambda x_t, level: bound(x_t, level).clamp(self.low, self.high))
-
-
-@dataclass(frozen=True)
-class _Unconditional:
-    """A prior's denoiser for a sampler that holds the measurement itself."""
-
-    prior: Denoiser
-
-    def condition(self, measurement: Measurement) -> Denoiser:
-        """The prior, whatever was measured."""
-        return self.prior
 
 
 def expand_grid(config: ContenderConfig, models: Mapping[str, Model]) -> Iterator[Contender]:

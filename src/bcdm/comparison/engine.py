@@ -24,6 +24,8 @@ from bcdm.comparison.task import START, Task
 from bcdm.errors import InputError
 from bcdm.evaluation import crps
 from bcdm.files import replacing
+from bcdm.imports import hash_source, resolve
+from bcdm.machine import autocast
 from bcdm.measurement import Measurement
 from bcdm.problems import OneProblem
 
@@ -152,6 +154,7 @@ def _score(
     x, rows, problem = tested.images, tested.rows, tested.problem
     scores, seconds, shown, lost = Scores(), [], [], 0
     lpips = open_lpips(task.lpips, data)
+    metrics = {name: resolve(given) for name, given in task.metrics.items()}
     value_range = next(iter(models.values())).config.data.value_range
     makers = open_features(lpips, task.fid, data, value_range)
     features: dict[str, list[Tensor]] = {name: [] for name in makers}
@@ -169,7 +172,7 @@ def _score(
         shown.append(torch.stack(list(estimates.values())))
         if one_call is not None:
             estimates["one call"] = one_call.nan_to_num(0.0, 0.0, 0.0)
-        scores.judge_images(x[part], estimates, value_range, lpips)
+        scores.judge_images(x[part], estimates, value_range, lpips, metrics)
         if len(samples) > 1:
             scores.judge_samples(x[part], samples, measurement, COVERED)
         else:
@@ -211,7 +214,7 @@ def _tune(task: Task, one: Contender, models: Mapping[str, Model], data: Path | 
 
 
 def _choose_precision(task: Task) -> contextlib.AbstractContextManager[object]:
-    return torch.autocast("cpu", torch.bfloat16, enabled=task.precision == "bfloat16")
+    return autocast("cpu", task.precision)
 
 
 def _describe(
@@ -237,7 +240,17 @@ def _describe(
     content = [config.model_dump(mode="json", exclude_defaults=True), settings, used, tested]
     # Outcomes without LPIPS must not serve a task that asks for it; others keep their names.
     content += [] if task.lpips is not None else ["without LPIPS"]
+    content += _describe_plugs(task, config)
     return content if task.fid is None else [*content, _hash_weights(task.fid, data)]
+
+
+def _describe_plugs(task: Task, config: ContenderConfig) -> list[object]:
+    """What comes from other packages, and the files it is written in; nothing if nothing does."""
+    plugs = [*task.metrics.values(), config.prior, config.sampler]
+    plugs += [config.kind] if config.outside else []
+    sources = [hash_source(resolve(plug)) for plug in plugs if plug is not None]
+    metrics = task.model_dump(mode="json", include={"metrics"})["metrics"]
+    return [metrics, sources] if sources else []
 
 
 def _hash(content: object) -> str:

@@ -16,7 +16,7 @@ from bcdm.comparison.engine import (
 )
 from bcdm.comparison.learning import plot_curves
 from bcdm.comparison.tables import compute_frechet, make_latex, make_markdown, make_records
-from bcdm.comparison.task import load_task, scale_down
+from bcdm.comparison.task import Task, load_task, scale_down
 from bcdm.errors import InputError
 from bcdm.report.panels import plot_comparison
 
@@ -34,7 +34,7 @@ def find_task(name: str) -> Path:
 
 
 def run(
-    path: Path,
+    task: Path | Task,
     data: Path | None,
     out: Path,
     work: Path,
@@ -44,8 +44,23 @@ def run(
     smoke: bool = False,
     report: Callable[[str], None] = print,
 ) -> list[Record]:
-    """Runs on one thread; writes results.json, table.md, table.tex, curves.png and panel.png."""
-    task = load_task(path)
+    """Runs on one thread; writes results.json, table.md, table.tex, curves.png and panel.png.
+
+    Args:
+        task: A file of settings, or the settings; these may hold methods, priors, samplers and
+            metrics as objects.
+        data: Data folder.
+        out: Where results go.
+        work: Where finished parts are kept.
+        command: For the records.
+        fid: Weights of Inception.
+        smoke: Whether to run a tiny version of it.
+        report: Called with each line about progress.
+    """
+    title = "study"
+    if isinstance(task, Path):
+        title = task.parent.name if task.stem == "task" else task.stem
+        task = load_task(task)
     task = scale_down(task) if smoke else task
     task = task if fid is None else task.model_copy(update={"fid": fid})
     threads = torch.get_num_threads()
@@ -59,7 +74,6 @@ def run(
     makers = open_features(open_lpips(task.lpips, data), task.fid, data, value_range)
     frechet = compute_frechet(outcomes, {name: f(tested.images) for name, f in makers.items()})
     guided = [name for name in GUIDED if name in outcomes]
-    title = path.parent.name if path.stem == "task" else path.stem
     records = make_records(
         title,
         outcomes,
@@ -72,7 +86,7 @@ def run(
         command=command,
     )
     compared = (outcomes, frechet, task.ours, tested.subjects)
-    (out / "table.md").write_text(make_markdown(*compared))
+    (out / "table.md").write_text(make_markdown(*compared, list(task.metrics)))
     (out / "table.tex").write_text(make_latex(*compared, task.figure))
     budgets = {name: read_budget(out / BUDGETS, name) for name in models}
     seconds = {name: budget.seconds for name, budget in budgets.items() if budget is not None}

@@ -182,12 +182,14 @@ def make_markdown(
     frechet: Mapping[str, Mapping[str, float]],
     ours: str,
     subjects: Sequence[str],
+    metrics: Sequence[str] = (),
 ) -> str:
     """One row per method; mean +- standard deviation over images, * where p < .025 against ours.
 
-    The test is on means per subject.
+    The test is on means per subject. A user's metrics come last.
     """
     rows = [row for row in ROWS if row[0] != FID or FID in frechet]
+    rows += [(f"{name}, average", f"{name}, average", 4, 1, None) for name in metrics]
     heads = [row[1] for row in rows]
     lines = ["| method | calls | " + " | ".join(heads) + " | s a sample | images |"]
     lines.append("| --- " * (len(heads) + 4) + "|")

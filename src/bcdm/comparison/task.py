@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer
 
-from bcdm.comparison.contenders import ContenderConfig
+from bcdm.comparison.contenders import ContenderConfig, Plug, describe_plug
 from bcdm.errors import InputError
 
 __all__ = ["START", "Task", "load_task", "scale_down"]
@@ -29,7 +29,8 @@ class Task(BaseModel):
             "training.start_from=network:NAME" starts one from another; "minutes=N" gives it
             another training time, "steps=network:NAME" as many steps as another that costs as
             much a step: times differ from run to run.
-        operator: What test images are measured with, if that is not what was trained for.
+        operator: What test images are measured with, if that is not what was trained for: settings,
+            a file, or "package.module:name" of what makes an operator for a size (rows, columns).
         noise_std: The same for the noise.
         methods: What is compared, by the name in the tables.
         ours: The method that others are tested against.
@@ -41,6 +42,8 @@ class Task(BaseModel):
         tune_images: Validation images on which weights are chosen.
         tune_samples: Samples of each for that.
         precision: Of the networks in sampling.
+        metrics: More numbers of images, by name: "package.module:name" of a function (estimate,
+            truth) of images (B, C, H, W) to numbers (B,).
         lpips: Weights of LPIPS, in the data folder or not; its features also give a distance.
         fid: Weights of Inception, for a true FID.
     """
@@ -65,8 +68,13 @@ class Task(BaseModel):
     batch: int = 16
     precision: Literal["float32", "bfloat16"] = "bfloat16"
     seed: int = 0
+    metrics: dict[str, Plug] = Field(default_factory=dict)
     lpips: Path | None = None
     fid: Path | None = None
+
+    @field_serializer("metrics")
+    def _name(self, metrics: dict[str, Plug]) -> dict[str, str]:
+        return {name: describe_plug(given) for name, given in metrics.items()}
 
     def list_changes(self, name: str) -> list[str]:
         """Changes to the base that make a network's settings."""

@@ -10,7 +10,9 @@ from bcdm.diffusion.samplers import (
     Memory,
     PredictorCorrector,
     Sampler,
+    SelfSampled,
     Step,
+    choose_sampler,
 )
 from bcdm.diffusion.sampling import NoiseSource, posterior_mean, run_chain, sample
 from bcdm.diffusion.schedules import VE, VP, Bridge, NoiseLevel, Schedule, paper_grid
@@ -31,7 +33,9 @@ __all__ = [
     "PredictorCorrector",
     "Sampler",
     "Schedule",
+    "SelfSampled",
     "Step",
+    "choose_sampler",
     "paper_grid",
     "posterior_mean",
     "run_chain",

@@ -9,7 +9,7 @@ $x_t = r x_s + \tau n$, for every schedule.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -28,7 +28,9 @@ __all__ = [
     "Memory",
     "PredictorCorrector",
     "Sampler",
+    "SelfSampled",
     "Step",
+    "choose_sampler",
 ]
 
 Draw = Callable[[int], Tensor]
@@ -67,6 +69,36 @@ class Sampler(ABC):
     def calls(self, steps: int) -> int:
         """Network calls that `steps` levels take: one each, unless a sampler says otherwise."""
         return steps
+
+    def count_steps(self, calls: int) -> int:
+        """As many noise levels as `calls` network calls allow, at least one.
+
+        >>> Heun().count_steps(20)
+        10
+        """
+        return max((n for n in range(1, calls + 1) if self.calls(n) <= calls), default=1)
+
+
+@runtime_checkable
+class SelfSampled(Denoiser, Protocol):
+    """A denoiser that only its own sampler can draw with: the data are in its steps."""
+
+    @property
+    def sampler(self) -> Sampler:
+        """What draws."""
+        ...
+
+
+def choose_sampler(denoiser: Denoiser, asked: Sampler | None, usual: Sampler) -> Sampler:
+    """What to draw with: the denoiser's own sampler, the one asked for, or the usual one."""
+    if not isinstance(denoiser, SelfSampled):
+        return usual if asked is None else asked
+    own = denoiser.sampler
+    if asked is not None and asked != own:
+        raise InputError(
+            f"{type(own).__name__} holds the data in its own steps: leave the sampler out"
+        )
+    return own
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from bcdm.diffusion.denoiser import Denoiser
-from bcdm.diffusion.samplers import Memory, Sampler, Step
+from bcdm.diffusion.samplers import DPMSolver, Memory, Sampler, Step, choose_sampler
 from bcdm.diffusion.schedules import NoiseLevel
-from bcdm.errors import InputError
+from bcdm.errors import InputError, ShapeError
 from bcdm.tensors import ImageSpec, SeededNoise, fit
 
 __all__ = ["NoiseSource", "posterior_mean", "run_chain", "sample"]
@@ -28,7 +28,7 @@ class NoiseSource(Protocol):
 @torch.no_grad()
 def sample(
     denoiser: Denoiser,
-    sampler: Sampler,
+    sampler: Sampler | None = None,
     *,
     steps: int = 20,
     seed: int = 0,
@@ -45,7 +45,8 @@ def sample(
 
     Args:
         denoiser: Gives the mean of x_0 at any level.
-        sampler: How to step from level to level.
+        sampler: How to step from level to level; left out: DPM-Solver++ for the SDE, or what a
+            denoiser brings along.
         steps: Number of noise levels; the sampler's `calls` tells the network calls.
         seed: Together with the index it fixes all noise of a sample.
         indices: Which samples to draw, e.g. `range(64)`.
@@ -60,6 +61,7 @@ def sample(
     Returns:
         Samples (len(indices), *shape).
     """
+    sampler = choose_sampler(denoiser, sampler, DPMSolver(churn=1.0))
     chosen = list(indices)
     if not chosen:
         raise InputError("indices is empty: ask for at least one sample, e.g. range(1)")
@@ -100,11 +102,22 @@ def run_chain(
     for number in range(1, len(levels)):
         draw = partial(_draw, noise, image, number)
         step = Step(levels[number - 1], levels[number], draw, memory)
-        x, memory = sampler.advance(denoiser, x, step)
+        moved, memory = sampler.advance(denoiser, x, step)
+        x = _check(moved, x)
         advance()
-    x = denoiser(x, levels[-1])
+    x = _check(denoiser(x, levels[-1]), x)
     advance()
     return x
+
+
+def _check(found: Tensor, x: Tensor) -> Tensor:
+    """Refuses a result of another shape, which broadcasting gives without a word."""
+    if found.shape != x.shape:
+        raise ShapeError(
+            f"of images {tuple(x.shape)} the denoiser or sampler made {tuple(found.shape)}: with "
+            "several measurements bound, draw one sample of each at a time"
+        )
+    return found
 
 
 def _start(level: NoiseLevel, noise: Tensor) -> Tensor:
@@ -140,4 +153,5 @@ def posterior_mean(
     # The first sample of each item begins with the same noise.
     indices = range(count) if items is None else [0] * len(items)
     noise = SeededNoise(seed, indices, items).normal(denoiser.image, step=0)
-    return denoiser(_start(level, noise), level)
+    x_t = _start(level, noise)
+    return _check(denoiser(x_t, level), x_t)

@@ -1,6 +1,7 @@
 """Linear operators: A, A^T and functions of A^T A. They know no noise and no diffusion."""
 
 from bcdm.operators.base import Coefficient, LinearOperator, Spectral
+from bcdm.operators.checking import OperatorCheck, check_operator
 from bcdm.operators.dense import Dense, to_matrix
 from bcdm.operators.fourier import CircularBlur, FourierMask
 from bcdm.operators.krylov import Composed, ConvergenceReport, ConvergenceWarning, MatrixFree
@@ -21,10 +22,12 @@ __all__ = [
     "Identity",
     "LinearOperator",
     "MatrixFree",
+    "OperatorCheck",
     "PixelMask",
     "Root",
     "Sense",
     "Spectral",
+    "check_operator",
     "to_matrix",
     "whiten_coils",
 ]

@@ -68,6 +68,17 @@ class LinearOperator(ABC):
         shift, scale = fit(x, a, b)
         return self.gram_function(lambda eigenvalue: 1 / (shift + scale * eigenvalue), x)
 
+    def approximate(self, f: Spectral, x: Tensor, tolerance: Coefficient) -> Tensor:
+        r"""As `gram_function`, for a caller who knows how exact the result has to be.
+
+        Args:
+            f: Acts on eigenvalues.
+            x: An image.
+            tolerance: A relative error that is small enough, per sample or for all. What has a
+                closed form is exact whatever it says.
+        """
+        return self.gram_function(f, x)
+
     def find_data(self, y: Tensor) -> Tensor | None:
         """Which entries of measurements like `y` carry data (broadcastable); None: all of them.
 

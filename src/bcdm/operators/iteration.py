@@ -73,7 +73,7 @@ def conjugate_gradients(
 
 
 def lanczos(
-    product: Product, f: Spectral, x: Tensor, *, iterations: int, tolerance: float
+    product: Product, f: Spectral, x: Tensor, *, iterations: int, tolerance: float | Tensor
 ) -> Found:
     r"""Applies $f(H)$ for a symmetric $H$ with eigenvalues of 0 and more.
 
@@ -84,48 +84,96 @@ def lanczos(
         f: Acts on eigenvalues.
         x: What it is applied to, (B, ...).
         iterations: At most so many products.
-        tolerance: Stop where the result changes by at most so many times its size.
+        tolerance: Stop where the result changes by at most so many times its size, a number or
+            (B,).
     """
     norm = inner(x, x).sqrt()
-    basis = [x / expand(norm.clamp_min(torch.finfo(norm.dtype).tiny), x.ndim)]
+    tiny = torch.finfo(norm.dtype).tiny
+    start = _flatten(x / expand(norm.clamp_min(tiny), x.ndim))
+    space = start.shape[1]
+    limit = min(iterations, space)
+    basis = _Basis(start, limit)
     diagonal: list[Tensor] = []
     off: list[Tensor] = []
-    estimate, change = torch.zeros_like(x), float("inf")
-    space = x[0].numel() * (2 if x.is_complex() else 1)
-    limit = min(iterations, space)
+    estimate, change = torch.zeros_like(start), torch.full_like(norm, torch.inf)
     for taken in range(1, limit + 1):
-        w = product(basis[-1])
-        diagonal.append(inner(basis[-1], w))
-        for _ in range(2):
-            for v in basis:
-                w = w - expand(inner(v, w), x.ndim) * v
-        size = inner(w, w).sqrt()
+        last = basis.vectors[:, -1]
+        w = _flatten(product(_restore(last, x)))
+        diagonal.append((last * w).sum(1))
+        w = basis.reject(w)
+        size = w.norm(dim=1)
         # The space of one sample may be exhausted before that of others.
         scale = torch.stack(diagonal).abs().amax(0)
         alive = size > 10 * torch.finfo(size.dtype).eps * scale.clamp_min(1e-30)
         done = not bool(alive.any()) or taken == limit
         if done or taken % 5 == 0:
-            previous, estimate = estimate, _combine(f, x, norm, basis, diagonal, off)
-            moved = inner(estimate - previous, estimate - previous).sqrt()
-            total = inner(estimate, estimate).sqrt().clamp_min(torch.finfo(norm.dtype).tiny)
+            column = _weigh(f, x, norm, diagonal, off)
+            previous, estimate = estimate, (column[:, None] @ basis.vectors)[:, 0]
+            total = estimate.norm(dim=1).clamp_min(tiny)
             exhausted = not bool(alive.any()) or taken >= space
-            change = 0.0 if exhausted else float((moved / total).max())
-            if done or change <= tolerance:
+            change = (
+                torch.zeros_like(norm) if exhausted else (estimate - previous).norm(dim=1) / total
+            )
+            if done or bool((change <= tolerance).all()):
                 break
         off.append(torch.where(alive, size, 0))
-        basis.append(torch.where(expand(alive, x.ndim), w / expand(size, x.ndim), 0))
-    return Found(estimate, taken, change, change <= tolerance)
+        basis.add(torch.where(alive[:, None], w / size[:, None], 0))
+    converged = bool((change <= tolerance).all())
+    return Found(_restore(estimate, x), taken, float(change.max()), converged)
 
 
-def _combine(
-    f: Spectral,
-    x: Tensor,
-    norm: Tensor,
-    basis: list[Tensor],
-    diagonal: list[Tensor],
-    off: list[Tensor],
+def _flatten(x: Tensor) -> Tensor:
+    """Images (B, ...) as real vectors (B, n)."""
+    return (torch.view_as_real(x.resolve_conj()) if x.is_complex() else x).flatten(1)
+
+
+def _restore(flat: Tensor, like: Tensor) -> Tensor:
+    """Real vectors (B, n) as images like those."""
+    if not like.is_complex():
+        return flat.reshape(like.shape)
+    return torch.view_as_complex(flat.reshape(*like.shape, 2).contiguous())
+
+
+class _Basis:
+    """Orthonormal vectors of each sample, in one block: one product rejects them all.
+
+    Args:
+        first: The first vector of each sample, (B, n).
+        most: How many there will be at most.
+    """
+
+    def __init__(self, first: Tensor, most: int) -> None:
+        self._most, self._count = most, 1
+        self._block = first.new_empty(len(first), min(8, most), first.shape[1])
+        self._block[:, 0] = first
+
+    @property
+    def vectors(self) -> Tensor:
+        """Those that there are, (B, k, n)."""
+        return self._block[:, : self._count]
+
+    def add(self, vector: Tensor) -> None:
+        """One more, (B, n); memory doubles where it does not last."""
+        room = self._block.shape[1]
+        if self._count == room:
+            more = min(room, max(1, self._most - room))
+            empty = self._block.new_empty(len(self._block), more, self._block.shape[2])
+            self._block = torch.cat([self._block, empty], 1)
+        self._block[:, self._count] = vector
+        self._count += 1
+
+    def reject(self, w: Tensor) -> Tensor:
+        """What of vectors (B, n) is orthogonal to all; twice, because once leaves rounding."""
+        for _ in range(2):
+            shares = self.vectors @ w[..., None]
+            w = w - (shares.mT @ self.vectors)[:, 0]
+        return w
+
+
+def _weigh(
+    f: Spectral, x: Tensor, norm: Tensor, diagonal: list[Tensor], off: list[Tensor]
 ) -> Tensor:
-    """|x| V f(T) e_1 with T the tridiagonal projection of A^T A, per sample."""
+    """|x| f(T) e_1 with T the tridiagonal projection of H: weights of the basis, (B, k)."""
     # Rows past an exhausted space are decoupled; a value from inside keeps f finite there.
     main = torch.stack(diagonal, 1)
     main = torch.where(main == 0, main[:, :1], main)
@@ -136,6 +184,4 @@ def _combine(
     values, vectors = torch.linalg.eigh(T)
     axes = [1] * (x.ndim - 2)
     weights = f(values.clamp_min(0).reshape(len(x), *axes, -1)).flatten(1)
-    column = (vectors @ (weights * vectors[:, 0])[..., None])[..., 0] * norm[:, None]
-    stacked = torch.stack(basis, 1)
-    return (column.reshape(*column.shape, *[1] * (x.ndim - 1)) * stacked).sum(1)
+    return (vectors @ (weights * vectors[:, 0])[..., None])[..., 0] * norm[:, None]

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -10,10 +11,14 @@ from torch import Tensor
 
 from bcdm.errors import InputError
 from bcdm.operators.base import Coefficient, LinearOperator, Spectral, check_trailing
+from bcdm.operators.checking import find_adjoint_error, find_nonlinearity
 from bcdm.operators.iteration import Found, conjugate_gradients, lanczos
 from bcdm.tensors import expand, fit, inner, real_dtype
 
 __all__ = ["Composed", "ConvergenceReport", "ConvergenceWarning", "Iterative", "MatrixFree"]
+
+# Of measurements: far above rounding, far below what a wrong map does.
+_CLOSE = 1e-2
 
 
 class ConvergenceWarning(UserWarning):
@@ -52,13 +57,13 @@ class Iterative(LinearOperator):
 
     Solves use conjugate gradients; their gradient is another solve, so memory does not grow with
     the iterations. Other functions use Lanczos. What does not converge warns with its residual and
-    iteration count; the `_with_report` forms give both at every call. An adaptive one solves only
-    as exactly as a caller who knows the noise asks.
+    iteration count; the `_with_report` forms give both at every call. An adaptive one, as all are
+    unless told otherwise, is only as exact as a caller who knows the noise asks.
     """
 
     tolerance: float = field(default=1e-6, kw_only=True)
     iterations: int = field(default=500, kw_only=True)
-    adaptive: bool = field(default=False, kw_only=True)
+    adaptive: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.tolerance <= 0 or self.iterations < 1:
@@ -66,12 +71,17 @@ class Iterative(LinearOperator):
 
     def gram_function(self, f: Spectral, x: Tensor) -> Tensor:
         r"""Approximates $f(A^\top A) x$ by Lanczos; differentiable in `x` only."""
-        return _Function.apply(x, f, self)  # type: ignore[no-untyped-call]
+        return _Function.apply(x, f, self, self.tolerance)  # type: ignore[no-untyped-call]
+
+    def approximate(self, f: Spectral, x: Tensor, tolerance: Coefficient) -> Tensor:
+        """As `gram_function`, by no more iterations than the tolerance asks for."""
+        enough = self._choose_tolerance(tolerance, x)
+        return _Function.apply(x, f, self, enough)  # type: ignore[no-untyped-call]
 
     def gram_function_with_report(self, f: Spectral, x: Tensor) -> tuple[Tensor, ConvergenceReport]:
         """As `gram_function`, with how it converged; not differentiable."""
         with torch.no_grad():
-            found = self._apply(f, x)
+            found = self._apply(f, x, self.tolerance)
             return found.x, self._report(found)
 
     @property
@@ -111,8 +121,8 @@ class Iterative(LinearOperator):
             tolerance=tolerance,
         )
 
-    def _apply(self, f: Spectral, x: Tensor) -> Found:
-        return lanczos(self.gram, f, x, iterations=self.iterations, tolerance=self.tolerance)
+    def _apply(self, f: Spectral, x: Tensor, tolerance: float | Tensor) -> Found:
+        return lanczos(self.gram, f, x, iterations=self.iterations, tolerance=tolerance)
 
     def _report(self, found: Found) -> ConvergenceReport:
         return ConvergenceReport(found.taken, found.error, self.tolerance)
@@ -127,6 +137,9 @@ class Iterative(LinearOperator):
 @dataclass(frozen=True, eq=False)
 class MatrixFree(Iterative):
     r"""Any linear operator, from its action alone.
+
+    At its first use two images are measured, to see that it is linear and that `back` is its
+    adjoint; `bcdm.check_operator` looks closer.
 
     Args:
         measure: The map $x \mapsto A x$ on batches.
@@ -156,6 +169,9 @@ class MatrixFree(Iterative):
     def forward(self, x: Tensor) -> Tensor:
         """Calls `measure`."""
         check_trailing("MatrixFree", x, self.shape)
+        if not self._checked:
+            self._checked.append(True)
+            self._check(x)
         return self.measure(x)
 
     def adjoint(self, y: Tensor) -> Tensor:
@@ -166,6 +182,20 @@ class MatrixFree(Iterative):
         origin = torch.zeros(len(y), *self.shape, dtype=dtype, device=y.device)
         transpose = torch.func.vjp(self.measure, origin)[1]
         return transpose(y)[0]
+
+    @cached_property
+    def _checked(self) -> list[bool]:
+        """Filled once it was looked at."""
+        return []
+
+    @torch.no_grad()
+    def _check(self, x: Tensor) -> None:
+        """Refuses a map that is not linear, or whose adjoint is another's."""
+        like = x[:1].detach()
+        if find_nonlinearity(self.measure, like) > _CLOSE:
+            raise InputError("measure is not linear: A(x + 2 z) is not A x + 2 A z")
+        if self.back is not None and find_adjoint_error(self.measure, self.back, like) > _CLOSE:
+            raise InputError("back is not the adjoint of measure: leave it out to derive it")
 
     def image_shape(self, measured: tuple[int, ...]) -> tuple[int, ...]:
         """The shape given at construction."""
@@ -240,11 +270,13 @@ class _Function(torch.autograd.Function):
     """f(A^T A) x. The matrix is symmetric: the gradient is the same function."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, f: Spectral, operator: Iterative) -> Tensor:
-        ctx.operator, ctx.f = operator, f
-        return operator._judge(operator._apply(f, x), "Lanczos")
+    def forward(
+        ctx: Any, x: Tensor, f: Spectral, operator: Iterative, tolerance: float | Tensor
+    ) -> Tensor:
+        ctx.operator, ctx.f, ctx.tolerance = operator, f, tolerance
+        return operator._judge(operator._apply(f, x, tolerance), "Lanczos")
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        found = ctx.operator._apply(ctx.f, grads[0])
-        return ctx.operator._judge(found, "Lanczos (backward)"), None, None
+        found = ctx.operator._apply(ctx.f, grads[0], ctx.tolerance)
+        return ctx.operator._judge(found, "Lanczos (backward)"), None, None, None

@@ -9,7 +9,7 @@ also one of a kind that training never drew.
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from math import inf, pi
 from typing import NamedTuple
 
@@ -30,6 +30,7 @@ _FIRST = 1 << 48
 _MARGIN = 0.02  # of the ranges: a norm is known to a few iterations, a range by its draws
 _MORE = 0.1  # of the range's upper end: to see a little more than in training does no harm
 _LOSS = 0.15  # of the samples that the sparsest operator of training takes
+_ENOUGH = 1e-3  # of what probes show, where that takes iterations
 _NOTHING = 1e-30  # of power: the operator is null
 _CHUNK = 50  # operators described at a time, for memory
 _SHIFT = (5, 3)  # pixels
@@ -136,7 +137,7 @@ class Familiarity:
         powers, parts = _measure_power(same, images, count)
         floor = powers * low * high / self.prior_std**2
         floors = floor.repeat_interleave(len(both))[:, None, None, None]
-        filtered = same.gram_function(lambda e: e / (e + floors), images)
+        filtered = same.approximate(lambda e: e / (e + floors), images, _ENOUGH)
         shown, moved = filtered.unflatten(0, (count, 2, -1)).unbind(1)
         size = _measure_norm(shown)
         seen = (probes.conj() * shown).real.flatten(-3).sum(-1)
@@ -223,16 +224,18 @@ def _measure_power(operator: LinearOperator, x: Tensor, count: int) -> tuple[Ten
         x: Those images (count * images, C, H, W), the first of each of unit norm.
         count: How many operators.
     """
+    # What an iteration would make of the identity function is two products.
+    apply = partial(operator.gram_function, lambda e: e) if operator.closed_form else operator.gram
     first = x.unflatten(0, (count, -1))[:, 0]
     part = torch.zeros(())
     for number in range(4):
-        x = operator.gram_function(lambda e: e, x)
+        x = apply(x)
         each = x.unflatten(0, (count, -1))
         if number == 0:
             part = (first.conj() * each[:, 0]).real.flatten(1).sum(1)
         norms = each.abs().square().flatten(1).sum(1).sqrt().clamp_min(_NOTHING)
         x = (each / norms[:, None, None, None, None]).flatten(0, 1)
-    grown = operator.gram_function(lambda e: e, x)
+    grown = apply(x)
     powers = (x.conj() * grown).real.unflatten(0, (count, -1)).flatten(1).sum(1)
     powers = powers.clamp_min(_NOTHING)
     return powers, part / powers

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from bcdm.checkpoint import Model
 from bcdm.checkpoint.building import build_problems
-from bcdm.checkpoint.calibration import Calibration, LocalFactors, Typicality
+from bcdm.checkpoint.calibration import CONDITIONS, Calibration, LocalFactors, Typicality
 from bcdm.checkpoint.discriminant import Discriminant
 from bcdm.checkpoint.regions import RegionFactors
+from bcdm.checkpoint.trend import Trend
 from bcdm.data.phase import draw_phase
 from bcdm.diffusion import posterior_mean
 from bcdm.errors import InputError, ModelError
@@ -35,7 +36,11 @@ from bcdm.trust.scores import NAMES, find_scores
 __all__ = ["ALARM", "LEVELS", "calibrate", "measure", "simulate"]
 
 ALARM = 0.05
+# Another contrast is what is met most and harms most: that check may raise more of the alarms.
+SHARES = {"grey levels": 4.0}
 BATCH = 16
+_FOLDS = 12  # groups of subjects that are left out in turn
+_FEW = 40  # right measurements that a trend is fitted on
 LEVELS = (0.5, 0.8, 0.9)
 
 
@@ -44,12 +49,14 @@ def calibrate(
     images: Tensor,
     *,
     typical: Tensor | None = None,
+    subjects: Sequence[str] | None = None,
     samples: int = 20,
     calls: int = 20,
     intervals: int = 60,
     factors: Mapping[float, float] | None = None,
     local: LocalFactors | None = None,
     regions: RegionFactors | None = None,
+    known: Calibration | None = None,
     seed: int = 0,
     on: str,
     report: Callable[[str], None],
@@ -62,6 +69,7 @@ def calibrate(
         images: Of validation, prepared, (N, C, H, W); of models with a phase either kind.
         typical: Of training. Left out: the first half of `images`, which should hold other
             subjects than the second.
+        subjects: Whose images those of validation are; left out: each is of another.
         samples: Per image.
         calls: Network calls per sample.
         intervals: How many images, evenly spaced, the widths of intervals are fitted on.
@@ -69,36 +77,85 @@ def calibrate(
             sampler alone.
         local: Those by the local signal, if the former are given.
         regions: Those of contrasts of regions, if the former are given.
+        known: Of before, to keep what it says is typical.
         seed: Of measurements and samples.
         on: What the images are, in words.
         report: Called with each line about progress.
         data: The folder of files that operators are drawn from; BCDM_DATA when left out.
     """
-    if typical is None:
+    if typical is None and known is None:
         half = len(images) // 2
         typical, images = images[:half], images[half:]
-    if min(len(images), len(typical)) < 20:
+        subjects = None if subjects is None else subjects[half:]
+    if len(images) < 20 or (typical is not None and len(typical) < 20):
         raise InputError(f"{len(images)} images are too few to calibrate: give 40 or more")
-    looks, brightness = _fit_looks(model, typical, len(images), seed, data)
+    if known is not None:
+        looks, brightness = known.looks, known.brightness
+    else:
+        assert typical is not None
+        looks, brightness = _fit_looks(model, typical, len(images), seed, data)
     rows: list[dict[str, float]] = []
+    order: list[int] = []
     for numbers, measurement in measure(model, images, 0, seed, data):
         posterior = reconstruct(
-            model, measurement, samples=1, calls=calls, seed=seed + numbers[0], progress=False
+            model,
+            measurement,
+            samples=1,
+            calls=calls,
+            seed=seed + numbers[0],
+            progress=False,
+            force=True,
         )
         rows += find_scores(model, measurement, looks, posterior.preview, posterior.samples)
+        order += numbers
         report(f"scores: {len(rows)} of {len(images)}")
+    rows = [rows[k] for k in np.argsort(order)]
     if factors is None:
         told = [level for level in LEVELS if level <= (samples - 1) / (samples + 1)]
         some = _reconstruct_some(model, images, samples, calls, intervals, seed, report, data)
         contrasts = RegionFit(told, seed)
         factors, local = fit_widths(contrasts.watch(some), told)
         regions = contrasts.fit()
-    open_ended = Calibration(
-        looks, _tabulate(rows), 0.0, dict(factors), brightness, on, local, regions
+    start = Calibration(
+        looks, {}, 0.0, dict(factors), brightness, on, local, regions, shares=dict(SHARES)
     )
-    least = [min(open_ended.find_tails(row).values()) for row in rows]
-    threshold = float(np.quantile(least, ALARM))
-    return replace(open_ended, threshold=threshold)
+    return replace(_compare(start, rows), threshold=_choose_threshold(start, rows, subjects))
+
+
+def _compare(start: Calibration, rows: Sequence[Mapping[str, float]]) -> Calibration:
+    """A calibration that compares with these scores of right measurements."""
+    whole = replace(start, trends=_fit_trends(rows))
+    return replace(whole, tables=_tabulate([whole.place(row) for row in rows]))
+
+
+def _fit_trends(rows: Sequence[Mapping[str, float]]) -> dict[str, Trend]:
+    """How each score follows mask and noise; none where these are the same for all."""
+    trends = {}
+    for name in NAMES:
+        own = [row for row in rows if name in row]
+        where = torch.tensor([[row[k] for k in CONDITIONS] for row in own]).double().log()
+        if len(own) >= _FEW and bool((where.amax(0) - where.amin(0)).max() > 1e-6):
+            trends[name] = Trend.fit(where, torch.tensor([row[name] for row in own]).double())
+    return trends
+
+
+def _choose_threshold(
+    start: Calibration, rows: Sequence[Mapping[str, float]], subjects: Sequence[str] | None
+) -> float:
+    """The least tail that `ALARM` of right measurements of *new* subjects are below.
+
+    Subjects are left out in turn: among measurements of the same head a rank says too little about
+    the next one.
+    """
+    names = np.array([str(k) for k in range(len(rows))] if subjects is None else subjects)
+    folds = np.unique(names, return_inverse=True)[1] % _FOLDS
+    least = []
+    for fold in np.unique(folds):
+        others = _compare(start, [row for row, k in zip(rows, folds, strict=True) if k != fold])
+        for row, k in zip(rows, folds, strict=True):
+            if k == fold:
+                least.append(others.find_least(row))
+    return float(np.quantile(least, ALARM, method="lower"))
 
 
 def _tabulate(rows: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
@@ -127,7 +184,13 @@ def _reconstruct_some(
         image = images[k : k + 1]
         measurement = simulate(model, image, [k], seed, data)
         posterior = reconstruct(
-            model, measurement, samples=samples, calls=calls, seed=seed + k, progress=False
+            model,
+            measurement,
+            samples=samples,
+            calls=calls,
+            seed=seed + k,
+            progress=False,
+            force=True,
         )
         yield posterior, image
         if (done + 1) % 10 == 0:

@@ -11,6 +11,7 @@ from bcdm.files import replacing
 from bcdm.reconstruction.features import crop_middle
 from bcdm.reconstruction.fitting import Fitted
 from bcdm.reconstruction.posterior import Posterior
+from bcdm.spool import release
 
 __all__ = ["MEAN", "SAMPLES", "write_complex"]
 
@@ -26,9 +27,7 @@ def write_complex(
     to what all coils see together.
     """
     if not posteriors[0].samples.is_complex():
-        raise InputError(
-            f"{posteriors[0].model.config.name} makes real images: leave out --complex"
-        )
+        raise InputError(f"{posteriors[0].model.name} makes real images: leave out --complex")
     size = fitted.scan.size
     count, samples = len(posteriors), len(posteriors[0].samples)
     written = [out / MEAN, out / SAMPLES]
@@ -46,6 +45,7 @@ def write_complex(
             for target, part in ((means, posterior.mean[0]), (drawn, posterior.samples[:, 0])):
                 whole = torch.from_numpy(fitted.to_file(part, number))
                 target[number] = crop_middle(whole, size).numpy()
+                release(target)
         means.flush()
         drawn.flush()
     return written

@@ -4,18 +4,29 @@ import logging
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 
 import torch
 from torch import Tensor
 
-from bcdm.diffusion import DPMSolver, posterior_mean, run_chain
+from bcdm.diffusion import DPMSolver, Sampler, choose_sampler, posterior_mean, run_chain
 from bcdm.errors import InputError, MachineError
 from bcdm.measurement import Measurement
 from bcdm.methods import Method
 from bcdm.reconstruction.joining import Same, find_kind, join_measurements
 from bcdm.tensors import SeededNoise
 
-__all__ = ["CALLS", "Drawer", "Drawn", "Item", "Progress", "Sampling", "draw_preview", "is_memory"]
+__all__ = [
+    "CALLS",
+    "Drawer",
+    "Drawn",
+    "Item",
+    "Progress",
+    "Sampling",
+    "draw_preview",
+    "draw_previews",
+    "is_memory",
+]
 
 CALLS = 20
 
@@ -32,6 +43,7 @@ class Sampling:
         churn: Of DPM-Solver++: 0 is the ODE, 1 the SDE.
         seed: Of all noise; that of sample k of an item is a function of (seed, item, k).
         batch: Images at once.
+        sampler: Another one than DPM-Solver++.
     """
 
     samples: int = 16
@@ -39,6 +51,7 @@ class Sampling:
     churn: float = 1.0
     seed: int = 0
     batch: int = 16
+    sampler: Sampler | None = None
 
     def __post_init__(self) -> None:
         for name in ("samples", "calls", "batch"):
@@ -162,7 +175,9 @@ class Drawer:
         items = [item for item, _ in filled]
         names = tuple(dict.fromkeys(item.id for item in items))
         denoiser = self.method.condition(_gather(items))
-        levels = denoiser.schedule.grid(self.sampling.calls)
+        usual = DPMSolver(self.sampling.churn)
+        sampler = choose_sampler(denoiser, self.sampling.sampler, usual)
+        levels = denoiser.schedule.grid(sampler.count_steps(self.sampling.calls))
         noise = SeededNoise(
             self.sampling.seed, [number for _, number in filled], [item.id for item in items]
         )
@@ -173,7 +188,7 @@ class Drawer:
             done += 1
             self._tell(Progress(names, self.count, done, len(levels)))
 
-        images = run_chain(denoiser, DPMSolver(self.sampling.churn), levels, noise, advance)
+        images = run_chain(denoiser, sampler, levels, noise, advance)
         self.count += len(part)
         return [Drawn(*one, image) for one, image in zip(part, images, strict=False)]
 
@@ -197,6 +212,26 @@ class Drawer:
 def draw_preview(method: Method, item: Item, seed: int) -> Tensor:
     """The mean of an item by one network call, (1, C, H, W)."""
     return posterior_mean(method.condition(item.measurement), seed=seed, items=[item.id])
+
+
+@torch.no_grad()
+def draw_previews(method: Method, items: Sequence[Item], seed: int, size: int) -> list[Tensor]:
+    """The means of several items by one network call for each batch, (C, H, W) each.
+
+    Batches of one kind are filled up to `size` by repeating the last item: the bits of a mean do
+    not depend on what else is asked for. `draw_preview` may round differently.
+    """
+    means: list[Tensor] = []
+    for _, group in groupby(items, lambda item: item.kind):
+        same = list(group)
+        for start in range(0, len(same), size):
+            part = same[start : start + size]
+            filled = [*part, *[part[-1]] * (size - len(part))]
+            names = [item.id for item in filled]
+            joined = join_measurements([item.measurement for item in filled])
+            drawn = posterior_mean(method.condition(joined), seed=seed, items=names)
+            means += list(drawn[: len(part)])
+    return means
 
 
 def _gather(items: Sequence[Item]) -> Measurement:

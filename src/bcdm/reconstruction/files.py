@@ -1,15 +1,13 @@
 """One scan on disk to results on disk: resumable, with a report and where it all comes from."""
 
 import json
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
-from tqdm.auto import tqdm
 
 from bcdm.checkpoint import Model, save_operator
 from bcdm.checkpoint.calibration import describe_factors, find_region_factors
@@ -17,21 +15,22 @@ from bcdm.errors import InputError
 from bcdm.files import remove_partial, replacing, write_arrays, write_text
 from bcdm.folders import MARKER, claim
 from bcdm.reconstruction.complexes import write_complex
-from bcdm.reconstruction.drawing import Drawer, Drawn, Item, draw_preview
+from bcdm.reconstruction.drawing import Drawer, Drawn, Item, Progress, draw_preview
 from bcdm.reconstruction.features import Feature, crop_middle, weigh
 from bcdm.reconstruction.fitting import Fitted
 from bcdm.reconstruction.items import LEVEL, Plan, RefusedError
 from bcdm.reconstruction.posterior import Posterior
+from bcdm.reconstruction.progress import Bar
 from bcdm.reconstruction.provenance import OPERATOR, SAMPLES, collect, name_slice, seal
 from bcdm.reconstruction.stored import StoredPosteriors
 from bcdm.scans import Results, check_results, write_results
-from bcdm.trust import Trust, find_unfamiliar, join
+from bcdm.spool import make_array, release, stack
+from bcdm.trust import Trust, find_unfamiliar, join, judge_spacing
 
 __all__ = ["Finished", "Plan", "RefusedError", "reconstruct_scan"]
 
 # What a result is made from, beside it: enough to check it and to draw samples again.
 KEPT = (SAMPLES, "measurement.npz", OPERATOR)
-_QUIET_SECONDS = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +64,7 @@ def reconstruct_scan(
     request: str = "",
     keep_complex: bool = False,
     show: Callable[[Finished], Sequence[Path]] | None = None,
+    on_step: Callable[[Progress], None] | None = None,
     say: Callable[[str], None],
 ) -> Finished:
     """Draws what is not drawn yet, judges, and writes results in the scan's own format.
@@ -83,6 +83,8 @@ def reconstruct_scan(
         request: What was asked for, in a word that `find_finished` compares.
         keep_complex: Whether to write complex means and samples, too, in the units of the file.
         show: Writes more about what was made, such as a report, and returns the files.
+        on_step: Called after every network call. It may raise `Cancelled`, or anything else, to
+            stop; the same call goes on later.
         say: Called with each line about progress.
 
     Raises:
@@ -98,8 +100,9 @@ def reconstruct_scan(
         store = _open_store(out / SAMPLES, model, fitted, plan, provenance)
         # From here on what was finished before may change.
         (out / MARKER).unlink(missing_ok=True)
-        posteriors = _draw_slices(model, fitted, plan, store, say)
-        cards = [one.trust[0] for one in posteriors]
+        posteriors = _draw_slices(model, fitted, plan, store, say, on_step)
+        spacing = fitted.scan.facts.get("spacing in mm")
+        cards = [judge_spacing(one.trust[0], model.config.scope, spacing) for one in posteriors]
         left_out = _choose_left_out(posteriors, cards, plan)
         _keep_measurement(out, fitted, y)
         asked = {one.number for one in features}
@@ -179,10 +182,7 @@ def _prepare(model: Model, fitted: Fitted, plan: Plan) -> tuple[dict[str, Any], 
         )
     count = len(fitted.scan.data)
     check_results(fitted.scan, (count, fitted.image_shape[0], *fitted.scan.size))
-    first = fitted.measure(0).y.numpy()
-    y = np.empty((count, *first.shape[1:]), first.dtype)
-    for number in range(count):
-        y[number] = fitted.measure(number).y[0].numpy()
+    y = stack((fitted.measure(number).y[0].numpy() for number in range(count)), count)
     return collect(model, fitted.scan.path, fitted.operator, y, settings), y
 
 
@@ -194,37 +194,16 @@ def _keep_measurement(out: Path, fitted: Fitted, y: np.ndarray) -> None:
         save_operator(fitted.operator, partial)
 
 
-class _Progress:
-    """How far it is and how long it will take: a bar on a terminal, else now and then a line."""
-
-    def __init__(self, total: int, say: Callable[[str], None]) -> None:
-        self.say, self._told, self._drawn = say, time.monotonic(), 0
-        self._bar = tqdm(total=total, disable=None, desc="samples", unit="sample")
-        self._started, self._left = self._told, total
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.close()
-
-    def advance(self, count: int, *, drawn: bool) -> None:
-        """Counts samples; those that were there already tell nothing of the time."""
-        self._bar.update(count)
-        self._left -= count
-        self._drawn += count if drawn else 0
-        now = time.monotonic()
-        if self._bar.disable and self._drawn and self._left and now - self._told > _QUIET_SECONDS:
-            self._told = now
-            wait = (now - self._started) / self._drawn * self._left
-            self.say(f"{self._left} samples to go, about {tqdm.format_interval(wait)}")
-
-
 def _draw_slices(
-    model: Model, fitted: Fitted, plan: Plan, store: Any, say: Callable[[str], None]
+    model: Model,
+    fitted: Fitted,
+    plan: Plan,
+    store: Any,
+    say: Callable[[str], None],
+    on_step: Callable[[Progress], None] | None,
 ) -> StoredPosteriors:
     """Draws the samples that are not on disk yet, a batch at a time."""
-    drawer, provenance = Drawer(model.method, plan), store.attrs["provenance"]
+    drawer, provenance = Drawer(model.method, plan, on_step), store.attrs["provenance"]
     count = len(fitted.scan.data)
     places: dict[str, int] = {name_slice(provenance, k): k for k in range(count)}
 
@@ -232,8 +211,8 @@ def _draw_slices(
         return Item(name_slice(provenance, number), fitted.measure(number))
 
     done = [store.attrs["done"].get(str(number), 0) for number in range(count)]
-    with _Progress(count * plan.samples, say) as progress:
-        progress.advance(sum(done), drawn=False)
+    with Bar(count * plan.samples, say, "sample") as progress:
+        progress.advance(sum(done), made=False)
 
         def keep(drawn: Sequence[Drawn]) -> None:
             for one in drawn:
@@ -246,7 +225,7 @@ def _draw_slices(
             if drawn:
                 # Only now: a sample counts once it is whole on disk.
                 store.attrs["done"] = {str(number): stop for number, stop in enumerate(done)}
-                progress.advance(len(drawn), drawn=True)
+                progress.advance(len(drawn))
 
         for number in range(count):
             # Made when it is its turn: of a volume, a batch and what is in it are in memory.
@@ -255,8 +234,9 @@ def _draw_slices(
                 assert item is not None
                 keep(drawer.add(item, k))
         keep(drawer.flush())
-    previews = [draw_preview(model.method, make_item(number), plan.seed) for number in range(count)]
-    return StoredPosteriors(model, fitted, store, previews)
+    previews = (draw_preview(model.method, make_item(k), plan.seed)[0] for k in range(count))
+    kept = stack((one.cpu().numpy() for one in previews), count)
+    return StoredPosteriors(model, fitted, store, kept)
 
 
 def _open_store(
@@ -298,20 +278,21 @@ def _summarise(
 
     Of complex images, of their magnitudes.
     """
-    means, stds, lows, highs = [], [], [], []
+    shape = (len(posteriors), fitted.image_shape[0], *fitted.scan.size)
+    mean, std, low, high = (make_array(shape, np.float32) for _ in range(4))
     for number, one in enumerate(posteriors):
-        low, high = one.interval(LEVEL)
-        means.append(fitted.to_file(one.image, number))
-        stds.append(fitted.to_file_size(one.std, number))
-        lows.append(fitted.to_file(low, number))
-        highs.append(fitted.to_file(high, number))
-    mean, std, low_end, high_end = (
-        crop_middle(torch.from_numpy(np.concatenate(part)), fitted.scan.size).numpy()
-        for part in (means, stds, lows, highs)
-    )
-    for values in (mean, std, low_end, high_end):
-        values[list(left_out)] = np.nan
-    return Results(mean, std, low_end, high_end, LEVEL, left_out)
+        ends = one.interval(LEVEL)
+        found = (
+            (mean, fitted.to_file(one.image, number)),
+            (std, fitted.to_file_size(one.std, number)),
+            (low, fitted.to_file(ends[0], number)),
+            (high, fitted.to_file(ends[1], number)),
+        )
+        for values, part in found:
+            cut = crop_middle(torch.from_numpy(part), fitted.scan.size).numpy()[0]
+            values[number] = np.nan if number in left_out else cut
+            release(values)
+    return Results(mean, std, low, high, LEVEL, left_out)
 
 
 def _to_plain(card: Trust) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """From a scan in its own units to a measurement in a model's, or a reason why it does not fit."""
 
 import math
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,9 +23,11 @@ from bcdm.noise import (
     find_phase,
 )
 from bcdm.operators import FourierMask, LinearOperator, PixelMask, Sense
+from bcdm.reconstruction.progress import Bar
 from bcdm.reconstruction.receiving import find_noise, receive
 from bcdm.reconstruction.units import Units, choose_units, find_range
 from bcdm.scans import Scan, remove_oversampling
+from bcdm.spool import release
 from bcdm.trust.matching import UnfitError, check_operator, check_size
 
 __all__ = ["Fitted", "UnfitError", "check_noise", "estimate_noise", "fit_scan"]
@@ -63,10 +67,12 @@ class Fitted:
 
     def measure(self, number: int) -> Measurement:
         """One slice as a measurement in the model's units."""
-        y = torch.from_numpy(np.ascontiguousarray(self.scan.data[number]))[None]
+        y = torch.from_numpy(np.array(self.scan.data[number]))[None]
+        release(self.scan.data)
         if isinstance(self.operator, Sense):
             # Black is zero; and every slice has maps of its own.
             own = self.operator.select(torch.tensor([number]))
+            release(self.operator.maps.numpy())
             return Measurement(self.units.gain * y, own, self.noise_std)
         blank = torch.ones(self.operator.image_shape(tuple(y.shape[1:])))[None]
         gain = self.units.gain * self.white
@@ -85,7 +91,9 @@ class Fitted:
         """Images of a slice (..., H, W), each pixel as the file's coils together see it."""
         if self.weights is None:
             return images
-        return images * torch.from_numpy(self.weights[number]).to(images.device)
+        weights = torch.from_numpy(np.array(self.weights[number]))
+        release(self.weights)
+        return images * weights.to(images.device)
 
 
 def estimate_noise(scan: Scan) -> NoiseEstimate:
@@ -107,7 +115,9 @@ def fit_scan(
     noise_std: float | None = None,
     operator: LinearOperator | None = None,
     maps: Path | None = None,
+    body: Scan | None = None,
     cache: Path | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Fitted:
     """Finds operator, units and noise level.
 
@@ -119,14 +129,16 @@ def fit_scan(
         noise_std: In the file's units; estimated when left out.
         operator: What it was measured with, if the file does not say.
         maps: A file with what each coil sees; estimated from the scan when left out.
+        body: The same slices by a body coil, if maps are to be estimated by it.
         cache: A folder where estimated maps are kept.
+        say: Hears now and then how far a volume is.
     """
     check_noise(noise_std)
     if scan.kind == "k-space":
         scan = remove_oversampling(scan)
     if scan.kind == "k-space" and model.config.data.phase and operator is None:
-        return _fit_coils(scan, model, noise_std, maps, cache)
-    if maps is not None:
+        return _fit_coils(scan, model, noise_std, maps, body, cache, say)
+    if maps is not None or body is not None:
         raise UnfitError(
             f"maps of coils are for k-space and models of complex images: {scan.path.name} holds "
             f"{scan.kind}, {model.config.name} makes real images"
@@ -154,21 +166,39 @@ def fit_scan(
 
 
 def _fit_coils(
-    scan: Scan, model: Model, noise_std: float | None, maps: Path | None, cache: Path | None
+    scan: Scan,
+    model: Model,
+    noise_std: float | None,
+    maps: Path | None,
+    body: Scan | None,
+    cache: Path | None,
+    say: Callable[[str], None] | None,
 ) -> Fitted:
     """K-space of one or several coils, for a model of complex images."""
     slices, coils, rows, columns = scan.data.shape
     check_size(model, (1, rows, columns), scan.path.name)
     known = None if maps is None else read_maps(maps, (slices, coils, rows, columns))
-    found = receive(scan, noise_std=noise_std, maps=known, cache=cache)
-    back = torch.cat(
-        [
-            found.operator.select(torch.tensor([number])).adjoint(torch.from_numpy(one)[None])
-            for number, one in enumerate(found.scan.data)
-        ]
-    )
-    units = choose_units(found.scan, model, back.abs(), found.noise.std)
-    return Fitted(found.scan, found.operator, found.noise, units, weights=found.weights)
+    with Bar(slices, say, "slice") if say is not None else nullcontext() as progress:
+        done = None if progress is None else progress.advance
+        seen = None if body is None else _fit_body(body, (slices, rows, columns))
+        found = receive(scan, noise_std=noise_std, maps=known, body=seen, cache=cache, done=done)
+    plain = Fitted(found.scan, found.operator, found.noise, Units(), weights=found.weights)
+    back = (plain.measure(number).back_projection[0].abs() for number in range(slices))
+    return replace(plain, units=choose_units(found.scan, model, back, found.noise.std))
+
+
+def _fit_body(body: Scan, needed: tuple[int, int, int]) -> NDArray[np.complex64]:
+    """K-space of a body coil (slices or 1, channels, rows, columns), as large as the coils'."""
+    slices, *size = needed
+    if body.kind != "k-space" or body.mask is None or not bool(body.mask.all()):
+        raise UnfitError(f"{body.path.name} is no fully sampled k-space: give that of a body coil")
+    data: NDArray[np.complex64] = remove_oversampling(body).data
+    if len(data) not in (1, slices) or list(data.shape[2:]) != size:
+        raise UnfitError(
+            f"{body.path.name} holds {data.shape}, and the scan {slices} slices of "
+            f"{size[0]} x {size[1]}: give the same slices by the body coil"
+        )
+    return data
 
 
 def check_noise(noise_std: float | None) -> None:

@@ -67,7 +67,7 @@ class Plan(Sampling):
 
     def to_plain(self) -> dict[str, Any]:
         """What fixes the samples."""
-        return {
+        plain = {
             "samples": self.samples,
             "calls": self.calls,
             "churn": self.churn,
@@ -75,6 +75,7 @@ class Plan(Sampling):
             "batch": self.batch,
             "noise": NOISE,
         }
+        return plain if self.sampler is None else plain | {"sampler": repr(self.sampler)}
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite
 from pathlib import Path
 
 import torch
@@ -10,14 +11,17 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 import bcdm  # the public names: what is shown lies above this room
-from bcdm.checkpoint import Model
+from bcdm.checkpoint import Guest, Model, welcome
 from bcdm.checkpoint.calibration import find_factors, find_region_factors
-from bcdm.diffusion import posterior_mean
+from bcdm.diffusion import Sampler, posterior_mean
 from bcdm.errors import InputError, ShapeError
 from bcdm.evaluation.ranks import find_interval
 from bcdm.files import replacing, write_arrays
 from bcdm.identity import identify
 from bcdm.measurement import Measurement
+from bcdm.methods import Method
+from bcdm.methods.view import Scales
+from bcdm.reconstruction.choice import Choice, choose_method
 from bcdm.reconstruction.drawing import CALLS, Drawer, Drawn, Item, Sampling
 from bcdm.reconstruction.features import Support, find_support
 from bcdm.trust import Trust, assess
@@ -30,7 +34,7 @@ def as_shown(images: Tensor) -> Tensor:
     return images.abs() if images.is_complex() else images
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Posterior:
     """What is known of the images behind a batch of measurements.
 
@@ -38,16 +42,21 @@ class Posterior:
     `std`, quantiles, intervals, features) is of their magnitudes.
 
     Attributes:
-        model: What made it.
+        model: What made it: a trained model, or a guest, which is any other method.
         measurement: What it is conditioned on.
         preview: The mean by one network call, (B, C, H, W): at once, but less exact than `mean`.
+            Of a guest, the mean: what a single call of it gives is not known.
         samples: (S, B, C, H, W).
     """
 
-    model: Model
+    model: Model | Guest
     measurement: Measurement
     preview: Tensor
     samples: Tensor
+
+    def __repr__(self) -> str:
+        count, images, size = len(self.samples), len(self.preview), tuple(self.preview.shape[1:])
+        return f"Posterior({self.model.name!r}: {count} samples of {images} images {size})"
 
     @cached_property
     def mean(self) -> Tensor:
@@ -72,7 +81,21 @@ class Posterior:
     @cached_property
     def linear(self) -> Tensor:
         """The linear estimate: what the data show without the network, (B, C, H, W)."""
-        return self.model.method.parameterisation.estimate_linearly(self.measurement)
+        return self.scales.estimate_linearly(self.measurement)
+
+    @cached_property
+    def scales(self) -> Scales:
+        """The prior of the linear estimate."""
+        if self.model.scales is not None:
+            return self.model.scales
+        size = float(self.samples.abs().double().square().mean().sqrt())
+        return Scales(size if isfinite(size) and size > 0 else 1.0)
+
+    @property
+    def black(self) -> float:
+        """The value of black: the model's, or the least of the image where it states none."""
+        value_range = self.model.value_range
+        return float(self.image.min()) if value_range is None else value_range[0]
 
     @cached_property
     def std(self) -> Tensor:
@@ -186,7 +209,7 @@ class Posterior:
 
 
 def reconstruct(
-    model: Model,
+    model: Method,
     measurement: Measurement,
     *,
     samples: int = 16,
@@ -196,6 +219,9 @@ def reconstruct(
     batch: int = 16,
     progress: bool | None = None,
     items: Sequence[str] | None = None,
+    sampler: Sampler | None = None,
+    method: Choice = "model",
+    force: bool = False,
 ) -> Posterior:
     """Draws from the posterior of every measurement of a batch.
 
@@ -203,7 +229,8 @@ def reconstruct(
     samples, up to rounding: its noise is a function of (seed, item, k).
 
     Args:
-        model: A trained one.
+        model: A trained one, or any other method: an object with `condition(measurement)` that
+            gives a denoiser (docs/methods.md).
         measurement: In the model's units.
         samples: Of each measurement.
         calls: Network calls per sample.
@@ -213,23 +240,37 @@ def reconstruct(
         progress: A progress bar; None shows it on a terminal only.
         items: Names of the measurements. Left out, each is named by a hash of its content, so that
             measurements of equal content have the same samples.
+        sampler: Another one than DPM-Solver++.
+        method: What to take where the model was not made for a measurement: "auto" takes MMPS, a
+            guided method, with the model's network as prior, if it is one.
+        force: Whether the model goes on there all the same, with a warning and a red card.
+
+    Raises:
+        UnfitError: The model was not made for a measurement.
     """
-    sampling = Sampling(samples, calls, churn, seed, batch)
+    made = welcome(model)
+    if isinstance(made, Model):
+        if measurement.y.device != made.device:
+            measurement = measurement.to(made.device)
+        made = choose_method(made, measurement, method, force=force)
+    sampling = Sampling(samples, calls, churn, seed, batch, sampler)
     count = len(measurement.y)
     names = identify(measurement) if items is None else list(items)
     if len(names) != count:
         raise ShapeError(f"{len(names)} names of items for {count} measurements: give one each")
     previews = []
-    for start in range(0, count, batch):
+    for start in range(0, 0 if isinstance(made, Guest) else count, batch):
         rows = range(start, min(start + batch, count))
-        denoiser = model.condition(measurement.select(torch.tensor(rows)))
+        part = measurement.select(torch.tensor(rows))
+        # Forced, the model warns; else it was asked before.
+        denoiser = made.condition(part) if force else made.method.condition(part)
         previews.append(posterior_mean(denoiser, seed=seed, items=[names[row] for row in rows]))
-    drawn = _draw_all(model, measurement, names, sampling, progress)
-    return Posterior(model, measurement, torch.cat(previews), drawn)
+    drawn = _draw_all(made.method, measurement, names, sampling, progress)
+    return Posterior(made, measurement, torch.cat(previews) if previews else drawn.mean(0), drawn)
 
 
 def _draw_all(
-    model: Model,
+    method: Method,
     measurement: Measurement,
     names: Sequence[str],
     sampling: Sampling,
@@ -238,7 +279,7 @@ def _draw_all(
     """Samples (S, B, C, H, W); never more than a batch of measurements is conditioned on."""
     total = len(names) * sampling.samples
     # A batch that is the only one need not be as large as others.
-    drawer = Drawer(model.method, sampling, fill=total > sampling.batch)
+    drawer = Drawer(method, sampling, fill=total > sampling.batch)
     images: list[Tensor] = []
     hidden = None if progress is None else not progress
     with tqdm(total=total, disable=hidden, desc="sampling", unit="sample") as bar:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,11 @@ import torch
 
 from bcdm import __version__
 from bcdm.checkpoint import Model, load_operator
+from bcdm.checkpoint.operators import stream_operator
 from bcdm.errors import InputError
 from bcdm.files import count_bytes, hash_content, hash_path
 from bcdm.operators import LinearOperator
+from bcdm.spool import SMALL, each
 from bcdm.text import printable
 
 __all__ = [
@@ -52,22 +54,44 @@ def hash_operator(operator: LinearOperator) -> str:
     digest.update(json.dumps(operator.settings(), sort_keys=True).encode())
     for name, tensor in sorted(operator.tensors().items()):
         digest.update(name.encode())
-        digest.update(tensor.contiguous().cpu().numpy().tobytes())
+        for block in _split(tensor.contiguous().cpu().numpy()):
+            digest.update(block)
     return digest.hexdigest()
 
 
 def hash_array(array: np.ndarray) -> str:
     """SHA-256 of an array's numbers, shape and type."""
     digest = hashlib.sha256(f"{array.dtype} {array.shape}".encode())
-    digest.update(np.ascontiguousarray(array).tobytes())
+    for block in _split(array):
+        digest.update(block)
     return digest.hexdigest()
+
+
+def _split(array: np.ndarray) -> Iterator[bytes]:
+    """The bytes of an array; of a volume, a slice at a time."""
+    for part in each(array) if array.ndim > 2 else [array]:
+        yield part.tobytes()
 
 
 def hash_result(path: Path) -> str:
     """SHA-256 of a result; of samples and operator what they hold, because their bits may vary."""
+    if path.name == OPERATOR and path.stat().st_size > SMALL:
+        return _hash_large_operator(path)
     if path.name == OPERATOR:
         return hash_operator(load_operator(path))
     return _hash_samples(path) if path.name == SAMPLES else hash_path(path)
+
+
+def _hash_large_operator(path: Path) -> str:
+    """What `hash_operator` gives, without all of it in memory."""
+    kind, settings, tensors = stream_operator(path)
+    digest = hashlib.sha256(kind.encode())
+    digest.update(json.dumps(settings, sort_keys=True).encode())
+    for name, blocks in sorted(tensors.items()):
+        digest.update(name.encode())
+        for block in blocks:
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _hash_samples(path: Path) -> str:

@@ -1,6 +1,7 @@
 """K-space of coils as a scanner wrote it, made white, with what each coil sees."""
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -8,15 +9,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bcdm.coils import estimate_maps, extend_maps
+from bcdm.coils import estimate_by_body, estimate_maps, extend_maps
 from bcdm.errors import InputError
 from bcdm.files import replacing
 from bcdm.noise import NoiseEstimate, NoiseScan, estimate_from_coils, estimate_from_noise_scan
 from bcdm.operators import Sense
 from bcdm.problems.coils import normalise_maps
 from bcdm.scans import Scan
+from bcdm.spool import each, make_array, release, stack
 
-__all__ = ["Received", "find_noise", "receive"]
+__all__ = ["Received", "find_maps", "find_noise", "receive"]
 
 _SLICES = 5  # that the noise is estimated from, about the middle of a volume
 _RECIPE = b"espirit/1"  # changes where maps would: kept ones are then no longer taken
@@ -45,25 +47,32 @@ def receive(
     *,
     noise_std: float | None = None,
     maps: NDArray[np.complex64] | None = None,
+    body: NDArray[np.complex64] | None = None,
     cache: Path | None = None,
+    done: Callable[[int], None] | None = None,
 ) -> Received:
-    """Makes the coils white and finds their maps.
+    """Makes the coils white and finds their maps, slice by slice.
 
     Args:
         scan: k-space without oversampling, with a mask. Coils without any signal are left out.
         noise_std: Of every coil alike and independent, in the units of the file; left out: by the
             noise scan of the file, else from the data.
         maps: (slices or 1, coils, rows, columns), if they are known; estimated otherwise.
+        body: The same slices by a body coil, k-space (slices or 1, channels, rows, columns), if
+            maps are to be estimated by it.
         cache: A folder in which maps are kept, and found again.
+        done: Hears how many more slices are done.
     """
     mask = scan.mask
     assert mask is not None
-    alive = np.array([bool(scan.data[:, coil].any()) for coil in range(scan.data.shape[1])])
+    alive = np.any([coils.any((1, 2)) for coils in each(scan.data)], 0)
     if not alive.any():
         raise InputError(f"{scan.path.name} holds k-space of zeros alone: export it anew")
     scan = replace(
         scan,
-        data=scan.data if alive.all() else scan.data[:, alive],
+        data=scan.data
+        if alive.all()
+        else stack((coils[alive] for coils in each(scan.data)), len(scan.data)),
         noise=None if scan.noise is None else scan.noise[alive],
     )
     found = find_noise(scan, noise_std)
@@ -72,22 +81,24 @@ def receive(
         noise = NoiseEstimate(noise_std, 0.0, "stated", 0)
     whitening = noise.std * found.whitening
     coloured = np.asarray(np.linalg.inv(whitening), np.complex128)
-    white = np.stack([_mix(whitening, coils) for coils in scan.data])
-    known = None if maps is None else maps[:, alive]
-    every, weights = [], []
-    for number, coils in enumerate(white):
-        if known is not None:
-            own = _mix(whitening, extend_maps(known[number % len(known)]))
-            every.append(normalise_maps(torch.from_numpy(own)))
-            weights.append(1 / np.sqrt((np.abs(own) ** 2).sum(0)))
+    white, every = (make_array(scan.data.shape, np.complex64) for _ in range(2))
+    weights = make_array((len(white), *mask.shape), np.float32)
+    for number, coils in enumerate(each(scan.data)):
+        white[number] = _mix(whitening, coils)
+        if maps is not None:
+            own = _mix(whitening, extend_maps(maps[number % len(maps)][alive]))
+            every[number] = normalise_maps(torch.from_numpy(own)).numpy()
+            weights[number] = 1 / np.sqrt((np.abs(own) ** 2).sum(0))
         else:
-            own = _find_maps(coils, mask, cache)
-            every.append(torch.from_numpy(own))
-            raw = _mix(coloured, own)
-            weights.append(np.sqrt((np.abs(raw) ** 2).sum(0)))
-    operator = Sense(torch.stack(every), torch.from_numpy(mask))
-    stacked = np.stack(weights).astype(np.float32)
-    return Received(replace(scan, data=white), operator, noise, stacked)
+            seen = None if body is None else np.array(body[number % len(body)])
+            every[number] = own = find_maps(np.array(white[number]), mask, seen, cache)
+            weights[number] = np.sqrt((np.abs(_mix(coloured, own)) ** 2).sum(0))
+        for held in (white, every, weights, *([] if maps is None else [maps])):
+            release(held)
+        if done is not None:
+            done(1)
+    operator = Sense(torch.from_numpy(every), torch.from_numpy(mask))
+    return Received(replace(scan, data=white), operator, noise, weights)
 
 
 def find_noise(scan: Scan, noise_std: float | None = None) -> NoiseScan:
@@ -104,13 +115,27 @@ def find_noise(scan: Scan, noise_std: float | None = None) -> NoiseScan:
         return estimate_from_noise_scan(scan.noise)
     middle = len(scan.data) // 2
     first = max(0, middle - _SLICES // 2)
-    return estimate_from_coils(scan.data[first : first + _SLICES], scan.mask)
+    chosen = np.array(scan.data[first : first + _SLICES])
+    release(scan.data)
+    return estimate_from_coils(chosen, scan.mask)
 
 
-def _find_maps(
-    coils: NDArray[np.complex64], mask: NDArray[np.bool_], cache: Path | None
+def find_maps(
+    coils: NDArray[np.complex64],
+    mask: NDArray[np.bool_],
+    body: NDArray[np.complex64] | None,
+    cache: Path | None,
 ) -> NDArray[np.complex64]:
-    """Maps of a slice, from the cache where they are kept there."""
+    """Maps of a slice, (coils, rows, columns), from the cache where they are kept there.
+
+    Args:
+        coils: Their k-space, white.
+        mask: What was sampled.
+        body: The same slice by a body coil, if maps are to be estimated by it.
+        cache: A folder; None keeps nothing.
+    """
+    if body is not None:
+        return estimate_by_body(coils, body, mask)
     if cache is None:
         return estimate_maps(coils, mask)
     digest = hashlib.sha256(_RECIPE + str(coils.shape).encode())

@@ -12,6 +12,7 @@ from bcdm.errors import InputError
 from bcdm.identity import identify
 from bcdm.measurement import Measurement
 from bcdm.operators.adapters import Physics, from_physics
+from bcdm.reconstruction.choice import Choice, choose_method
 from bcdm.reconstruction.posterior import CALLS, Posterior, reconstruct
 
 __all__ = ["Reconstructor"]
@@ -22,11 +23,14 @@ class Reconstructor(nn.Module):
 
     Args:
         model: A model, its name or its folder.
-        samples: 0 gives the posterior mean by one network call; more, the mean of so many samples.
+        samples: 0 gives the posterior mean by one network call (a single sample where another
+            method is taken); more, the mean of so many samples.
         calls: Network calls per sample.
         seed: Of all samples.
         noise_std: Of y in the units of the physics; that of its noise model when left out.
         value_range: Black and white of the images of the physics, as deepinv has them.
+        method: What to take for physics that the model was not made for; see `bcdm.reconstruct`.
+        force: Whether to take the model for them all the same.
     """
 
     def __init__(
@@ -38,13 +42,15 @@ class Reconstructor(nn.Module):
         seed: int = 0,
         noise_std: float | Tensor | None = None,
         value_range: tuple[float, float] = (0.0, 1.0),
+        method: Choice = "model",
+        force: bool = False,
     ) -> None:
         super().__init__()
         self.model = model if isinstance(model, Model) else load(model)
         # Registered, so that .to(device) and .eval() reach the network.
         self.network = self.model.method.network
         self.samples, self.calls, self.seed = samples, calls, seed
-        self.noise_std = noise_std
+        self.noise_std, self.method, self.force = noise_std, method, force
         low, high = self.model.config.data.value_range
         black, white = value_range
         if not black < white:
@@ -63,8 +69,11 @@ class Reconstructor(nn.Module):
             **kwargs: Ignored; deepinv passes some.
         """
         measurement = self.measure(y, physics)
-        if self.samples == 0:
-            denoiser = self.model.condition(measurement)
+        made = choose_method(self.model, measurement, self.method, force=self.force)
+        if self.samples == 0 and isinstance(made, Model):
+            denoiser = (
+                made.condition(measurement) if self.force else made.method.condition(measurement)
+            )
             x = posterior_mean(denoiser, seed=self.seed, items=identify(measurement))
         else:
             x = self._draw(measurement).samples.mean(0)
@@ -97,4 +106,6 @@ class Reconstructor(nn.Module):
             calls=self.calls,
             seed=self.seed,
             progress=False,
+            method=self.method,
+            force=self.force,
         )

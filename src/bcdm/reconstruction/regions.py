@@ -66,7 +66,7 @@ class RegionFit:
         if samples.is_complex():
             return
         # By the samples, as when a user asks: the truth is not known then.
-        black = posterior.model.config.data.value_range[0]
+        black = posterior.black
         signal = find_signal(samples.mean(0, keepdim=True), black)[0, 0]
         size = (signal.shape[-2], signal.shape[-1])
         for column, radius in enumerate(RADII):

@@ -5,11 +5,12 @@ from typing import Any, overload
 
 import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from bcdm.checkpoint import Model
 from bcdm.reconstruction.fitting import Fitted
 from bcdm.reconstruction.posterior import Posterior
+from bcdm.spool import release
 
 __all__ = ["StoredPosteriors"]
 
@@ -23,12 +24,10 @@ class StoredPosteriors(Sequence[Posterior]):
         model: What drew them.
         fitted: The scan.
         store: Samples (slices, samples, C, H, W), an array of zarr.
-        previews: Of each slice, (1, C, H, W).
+        previews: Of each slice, (slices, C, H, W).
     """
 
-    def __init__(
-        self, model: Model, fitted: Fitted, store: Any, previews: Sequence[Tensor]
-    ) -> None:
+    def __init__(self, model: Model, fitted: Fitted, store: Any, previews: NDArray[Any]) -> None:
         self._model, self._fitted = model, fitted
         self._store, self._previews = store, previews
 
@@ -48,4 +47,6 @@ class StoredPosteriors(Sequence[Posterior]):
         place = range(len(self))[number]
         samples = torch.from_numpy(np.asarray(self._store[place]))[:, None]
         measurement = self._fitted.measure(place)
-        return Posterior(self._model, measurement, self._previews[place], samples)
+        preview = torch.from_numpy(np.array(self._previews[place]))[None]
+        release(self._previews)
+        return Posterior(self._model, measurement, preview, samples)

@@ -1,5 +1,6 @@
 """From a file's numbers to a model's, and back."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,7 +54,9 @@ def find_range(scan: Scan) -> tuple[float, float] | None:
     return None
 
 
-def choose_units(scan: Scan, model: Model, back: Tensor, noise_std: float | None = None) -> Units:
+def choose_units(
+    scan: Scan, model: Model, back: Iterable[Tensor], noise_std: float | None = None
+) -> Units:
     """Pictures of 8 or 16 bits have a range. All else has a noise level and a brightness.
 
     Images are taken in the units of the training data, if they are then as bright as usual.
@@ -63,7 +66,7 @@ def choose_units(scan: Scan, model: Model, back: Tensor, noise_std: float | None
     Args:
         scan: In the file's units.
         model: What is to reconstruct it.
-        back: The scan as images (slices, C, H, W), black where nothing was measured.
+        back: The scan as images (C, H, W), slice by slice, black where nothing was measured.
         noise_std: In the file's units; None if there is none to match.
     """
     low, high = model.config.data.value_range
@@ -105,8 +108,9 @@ def _to_units(
     return Units(gain, low - gain * black, name, source)
 
 
-def _find_extremes(back: Tensor) -> tuple[float, float]:
+def _find_extremes(back: Iterable[Tensor]) -> tuple[float, float]:
     """The 1 % and 99 % quantiles of an image, of the median slice."""
-    grey = back.mean(1).flatten(1)
-    found = [[float(one.quantile(q)) for one in grey] for q in (0.01, 0.99)]
-    return float(np.median(found[0])), float(np.median(found[1]))
+    grey = (one.mean(0).flatten() for one in back)
+    found = [(float(one.quantile(0.01)), float(one.quantile(0.99))) for one in grey]
+    dark, bright = np.median(found, 0)
+    return float(dark), float(bright)

@@ -45,10 +45,12 @@ def verify(path: Path, source: Path | None = None, model_path: str | None = None
     """Checks a result against what it says of itself, and draws its first sample again.
 
     Args:
-        path: A result; what was written beside it must still be there.
+        path: A result, or the folder of one; what was written beside it must still be there.
         source: The input, to check that too.
         model_path: Where the model is; left out: where models are looked for by name.
     """
+    if (path / MARKER).is_file():
+        path = path / MARKER
     folder = _find_folder(path)
     run = _read_run(folder / MARKER)
     name = path.relative_to(folder).as_posix()

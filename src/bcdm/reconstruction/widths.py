@@ -35,7 +35,7 @@ def fit_widths(
     bins: list[Tensor] = []
     edges = torch.tensor(EDGES)
     for posterior, truth in known:
-        black = posterior.model.config.data.value_range[0]
+        black = posterior.black
         signal = find_signal(posterior.image, black).expand(truth.shape)
         bins.append(torch.bucketize(signal.float().contiguous(), edges, right=True).flatten())
         for level in levels:

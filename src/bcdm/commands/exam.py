@@ -1,0 +1,67 @@
+"""`bcdm benchmark mixture`: the exam that anybody's method can take."""
+
+from pathlib import Path
+
+import click
+
+from bcdm.commands.echo import finish, name_command, say
+from bcdm.commands.options import exam_options
+from bcdm.errors import InputError
+
+__all__ = ["mixture"]
+
+
+@click.command()
+@click.option("--full", is_flag=True, help="Also 800 dimensions.")
+@click.option(
+    "--method",
+    "paths",
+    multiple=True,
+    metavar="PACKAGE.MODULE:NAME",
+    help="Examine this method instead: called with an unconditional denoiser, it gives a method.",
+)
+@click.option("--weight", "weights", multiple=True, type=float, help="Second argument of --method.")
+@click.option(
+    "--sampler",
+    metavar="PACKAGE.MODULE:NAME",
+    help="Of --method: called without arguments; left out: the better of ODE and SDE.",
+)
+@click.option("--calls", default=100, show_default=True, help="Per sample, of --method.")
+@click.option("--case", "cases", multiple=True, metavar="D/DY", help="Such as 8/1; left out: all.")
+@exam_options
+def mixture(
+    path: Path | None,
+    smoke: bool,
+    full: bool,
+    paths: tuple[str, ...],
+    weights: tuple[float, ...],
+    sampler: str | None,
+    calls: int,
+    cases: tuple[str, ...],
+) -> None:
+    """Distance to the exact posterior of Gaussian mixtures: ours, PiGDM, DPS, DMPS.
+
+    A method from elsewhere takes the same exam; of several weights the best on other instances
+    counts:
+
+    bcdm benchmark mixture --method mypackage.methods:Mine --weight 0.5 --weight 1 --case 8/2
+    """
+    from bcdm.benchmark import mixture as bench
+    from bcdm.imports import find_object
+
+    if not paths:
+        if weights or sampler or cases:
+            raise InputError("--weight, --sampler and --case are for --method: give one")
+        finish(bench.run(name_command(), full=full, smoke=smoke, report=say), path)
+        return
+    known = {"/".join(map(str, case)): case for case in bench.FULL_CASES}
+    if unknown := [name for name in cases if name not in known]:
+        raise InputError(f"{unknown[0]!r} is no case: choose among {', '.join(known)}")
+    step = None if sampler is None else find_object(sampler)()
+    others = [
+        bench.Contestant(name.split(":")[-1], find_object(name), weights, step, calls)
+        for name in paths
+    ]
+    chosen = [known[name] for name in cases] or (bench.FULL_CASES if full else bench.CASES)
+    records = bench.examine(others, name_command(), cases=chosen, smoke=smoke, report=say)
+    finish(records, path)

@@ -1,0 +1,209 @@
+"""README and docs say what is there: names, commands, and numbers of records."""
+
+import json
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from bcdm.commands import cli
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# Decisions tell of their day; names may have moved since.
+CURRENT = [page for page in PAGES if page.parent.name != "decisions"]
+TASKS = ("mri", "deblur", "sr", "inpaint")
+METHODS = {  # what the page calls a method, beside its name in the records
+    "total variation": "TV",
+    "Unrolled": "Unrolled",
+    "MMPS, the best guided method in CRPS": "MMPS",
+    "dual input, EDM preconditioning": "DI",
+    "BCDM as in the paper, 4 passes a call": "BCDM (paper)",
+    "BCDM, our default, 1 pass a call": "BCDM",
+}
+CASES = {"mri64": "points 8x", "faces64": "inpainting, 24x24"}
+
+
+def read_table(page: Path, start: str) -> dict[str, list[str]]:
+    """The rows of a table below the line that begins with `start`, by their first cell."""
+    lines = page.read_text().splitlines()
+    first = next(k for k, line in enumerate(lines) if line.startswith(start))
+    head = next(k for k in range(first, len(lines)) if lines[k].startswith("|"))
+    rows = {}
+    for line in lines[head + 2 :]:
+        if not line.startswith("|"):
+            break
+        name, *cells = (cell.strip().strip("*") for cell in line.strip("|").split("|"))
+        rows[name] = cells
+    return rows
+
+
+def read_records(path: str) -> list[dict[str, Any]]:
+    return json.loads((ROOT / path).read_text())
+
+
+@pytest.mark.parametrize("page", CURRENT, ids=lambda page: str(page.relative_to(ROOT)))
+def test_names_exist(page: Path) -> None:
+    for name in re.findall(r"`(bcdm(?:\.\w+)+)(?:\(\))?`", page.read_text()):
+        found, rest = import_module("bcdm"), name.split(".")[1:]
+        for part in rest:
+            if not hasattr(found, part):  # a room that was not imported yet
+                import_module(f"{found.__name__}.{part}")
+            found = getattr(found, part)
+
+
+@pytest.mark.parametrize("page", CURRENT, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_and_their_options_exist(page: Path) -> None:
+    text = page.read_text().replace("\\\n", " ")
+    fences = "\n".join(re.findall(r"^```[a-z]*\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    shown = re.findall(r"^(?:\$ )?bcdm ([a-z][^#\n]*)", fences, re.MULTILINE)
+    for words in [*shown, *re.findall(r"`bcdm ([a-z][^`\n]*)`", text)]:
+        command: click.Command = cli
+        rest = words.split()
+        while rest and isinstance(command, click.Group):
+            assert rest[0] in command.commands, f"bcdm {words}"
+            command = command.commands[rest.pop(0)]
+        known = {name for option in command.params for name in option.opts}
+        given = {word for word in rest if re.fullmatch(r"--[a-z-]+|-[a-z]", word)} - {"--help"}
+        assert given <= known, f"bcdm {words}: {given - known}"
+
+
+def list_commands(command: click.Command, words: str) -> list[str]:
+    if not isinstance(command, click.Group):
+        return [words]
+    inside = command.commands.items()
+    return [found for name, one in inside for found in list_commands(one, f"{words} {name}")]
+
+
+def test_every_command_is_listed() -> None:
+    text = (ROOT / "docs/commands.md").read_text()
+    missing = [
+        words
+        for words in list_commands(cli, "bcdm")
+        if not re.search(rf"`{re.escape(words)}[ `]", text)
+    ]
+    assert missing == []
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    listed = (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1]
+    pages = [page.relative_to(ROOT / "docs").as_posix() for page in PAGES[1:]]
+    assert [page for page in pages if "decisions/" not in page and page not in listed] == []
+
+
+def test_every_room_is_in_the_reference() -> None:
+    text = (ROOT / "docs/api/README.md").read_text()
+    rooms = [path.parent.name for path in (ROOT / "src/bcdm").glob("*/__init__.py")]
+    assert [room for room in rooms if f"`{room}`" not in text] == []
+
+
+def test_the_readme_takes_two_minutes() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.split()) < 900
+    assert text.count("![") == 1
+
+
+@pytest.mark.parametrize(
+    ("title", "name", "scale", "digits"),
+    [
+        ("PSNR in dB:", "PSNR, average", 1, 2),
+        ("CRPS times 1000:", "CRPS, samples", 1000, 0),
+    ],
+)
+def test_quality_on_the_papers_tasks_is_that_of_the_records(
+    title: str, name: str, scale: int, digits: int
+) -> None:
+    found = {
+        (task, record["case"].get("method")): record["value"]
+        for task in TASKS
+        for record in read_records(f"experiments/paper/{task}/results.json")
+        if record["name"] == name
+    }
+    rows = read_table(ROOT / "docs/results.md", title)
+    assert set(rows) == set(METHODS)
+    for row, cells in rows.items():
+        shown = [f"{scale * found[task, METHODS[row]]:.{digits}f}" for task in TASKS]
+        assert cells == shown, row
+
+
+def test_distances_to_exact_posteriors_are_those_of_the_records() -> None:
+    found = {
+        (r["case"]["method"], r["case"]["calls"], r["case"]["d/dy"]): r["value"]
+        for name in ("mixture", "learned")
+        for r in read_records(f"benchmarks/{name}.json")
+        if r["name"] == "sliced W1 / floor"
+    }
+    cases = ("8/1", "8/2", "8/4", "80/1", "80/2", "80/4")
+    for row, cells in read_table(ROOT / "docs/results.md", "| d / dy").items():
+        calls = int(re.findall(r"(\d+) calls", row)[0])
+        name = row.split(",")[0]
+        if name.startswith("our sampler"):
+            name = "exact posterior, SDE" if "SDE" in row else "exact posterior, ODE"
+        elif name == "BCDM":
+            name = "BCDM, learned for the family"
+        values = [found.get((name, calls, case)) for case in cases]
+        assert cells == ["" if value is None else f"{value:.2f}" for value in values], row
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/results.md"])
+def test_the_crps_stands_beside_its_control(page: str) -> None:
+    found: dict[tuple[str, str], float] = {}
+    for family, case in CASES.items():
+        for record in read_records(f"experiments/families/{family}.results.json"):
+            own = record["case"]
+            if (own.get("case"), own.get("noise_std")) == (case, 0.02) and "model" in own:
+                found[own["model"], f"{record['name']}, {own.get('estimate')}"] = record["value"]
+    for record in read_records("experiments/zeros.json"):
+        own = record["case"]
+        found[own["model"], f"control, {record['name']}"] = record["value"]
+    rows = read_table(ROOT / page, "| model")
+    assert len(rows) == 4
+    for model, (_, psnr, crps, control, *_) in rows.items():
+        name = re.findall(r"[\w-]+", model)[0]
+        assert psnr == f"{found[name, 'PSNR, sample mean']:.1f}"
+        assert crps == f"{1000 * found[name, 'CRPS, samples']:.0f}"
+        assert control == f"{1000 * found[name, 'control, CRPS']:.0f}"
+
+
+def find_value(path: str, name: str, **case: object) -> float:
+    (found,) = (
+        record["value"]
+        for record in read_records(path)
+        if record["name"] == name and case.items() <= record["case"].items()
+    )
+    return float(found)
+
+
+def test_what_trained_models_reach_is_that_of_the_records() -> None:
+    rows = read_table(ROOT / "docs/results.md", "Of trained models this")
+    records = ("experiments/faces/inpaint64.results.json", "experiments/mri/ixi64.results.json")
+    for cells, path in zip(rows.values(), records, strict=True):
+        gain = find_value(path, "PSNR gain over zero-filled")
+        covered = find_value(path, "coverage 90%", estimate="all pixels")
+        fit = find_value(path, "chi-square per degree of freedom", estimate="single sample")
+        shown = [f"+{gain:.1f} dB", f"{covered:.1%}".replace("%", " %"), f"{fit:.2f}".lstrip("0")]
+        assert cells == shown
+
+
+def test_families_are_as_in_the_records() -> None:
+    rows = list(read_table(ROOT / "docs/results.md", "| | ixi64-mri | faces64").values())
+    for k, (family, model) in enumerate((("mri64", "ixi64-mri"), ("faces64", "faces64"))):
+        path = f"experiments/families/{family}.results.json"
+        margin = "margin over the rival, operators never drawn"
+        (over,) = (
+            record
+            for record in read_records(path)
+            if record["name"] == margin and record["case"]["metric"] == "PSNR, sample mean"
+        )
+        low, high = over["interval"]
+        assert rows[0][k] == f"+{over['value']:.2f} dB [{low:.2f}, {high:.2f}]"
+        covered = [
+            record["value"]
+            for record in read_records(path)
+            if record["name"] == "coverage 90%" and record["case"].get("model") == model
+        ]
+        assert rows[1][k] == f"{100 * min(covered):.0f} to {100 * max(covered):.0f} %"
+        assert rows[4][k] == f"{find_value(path, 'PSNR behind the specialist'):.1f} dB"

@@ -1,0 +1,100 @@
+"""A map that is not linear, a wrong adjoint, a wrong solve: each is found."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+
+import bcdm
+from bcdm.errors import InputError
+from bcdm.operators import Dense, FourierMask, MatrixFree, PixelMask, Spectral, check_operator
+
+SHAPE = (1, 6, 5)
+MASK = torch.arange(30).reshape(6, 5) % 3 > 0
+
+
+def smear(x: Tensor) -> Tensor:
+    return x[..., 1:] + 0.5 * x[..., :-1]
+
+
+def smear_back(y: Tensor) -> Tensor:
+    pad = torch.nn.functional.pad
+    return pad(y, (1, 0)) + 0.5 * pad(y, (0, 1))
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [
+        PixelMask(MASK),
+        FourierMask(MASK, real=True),
+        Dense(torch.randn(7, 30, generator=torch.Generator().manual_seed(0)), SHAPE),
+        MatrixFree(smear, smear_back, shape=SHAPE),
+        MatrixFree(smear, shape=SHAPE),
+        MatrixFree(lambda x: torch.fft.fft(x)[..., :2], shape=SHAPE, real=True),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_operators_are_what_they_say(operator: bcdm.operators.LinearOperator) -> None:
+    found = bcdm.check_operator(operator, SHAPE)
+    assert found.right, found
+    assert max(found.linearity, found.adjoint) < 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Wrong(PixelMask):
+    """Says that its only eigenvalue is 2."""
+
+    def gram_function(self, f: Spectral, x: Tensor) -> Tensor:
+        return f(2 * self.mask.to(x)) * x
+
+
+def test_each_mistake_is_named() -> None:
+    assert check_operator(Wrong(MASK), SHAPE).wrong == ("solve",)
+
+    @dataclass(frozen=True, eq=False)
+    class Solved(Wrong):
+        def solve(self, a: float, b: float, x: Tensor, *, tolerance: object = None) -> Tensor:
+            return x / (a + b * self.mask.to(x))
+
+    assert check_operator(Solved(MASK), SHAPE).wrong == ("posterior",)
+    with pytest.raises(InputError, match="shape"):
+        check_operator(PixelMask(MASK))
+
+
+@pytest.mark.parametrize(
+    ("measure", "back", "words"),
+    [
+        (lambda x: x.abs(), None, "not linear"),
+        (lambda x: x + 1, None, "not linear"),
+        (lambda x: x.clamp(-1, 1), None, "not linear"),
+        (smear, lambda y: 0.9 * smear_back(y), "not the adjoint"),
+        (lambda x: x.roll(1, -1), lambda y: y.roll(1, -1), "not the adjoint"),
+    ],
+)
+def test_a_function_is_looked_at_once(measure, back, words: str) -> None:
+    operator = MatrixFree(measure, back, shape=SHAPE)
+    with pytest.raises(InputError, match=words):
+        operator.forward(torch.zeros(2, *SHAPE))
+
+
+def test_a_right_one_is_not_looked_at_again() -> None:
+    calls = []
+
+    def measure(x: Tensor) -> Tensor:
+        calls.append(len(x))
+        return smear(x)
+
+    operator = MatrixFree(measure, smear_back, shape=SHAPE)
+    x = torch.zeros(4, *SHAPE)
+    operator.forward(x)
+    assert calls == [1, 1, 1, 1, 4]
+    operator.forward(x)
+    operator.select(torch.tensor([0])).forward(x[:1])
+    assert calls == [1, 1, 1, 1, 4, 4, 1]
+
+
+def test_precision_and_device_are_those_of_the_images() -> None:
+    weights = torch.rand(5, dtype=torch.float64)
+    operator = MatrixFree(lambda x: x * weights, shape=SHAPE)
+    assert operator.forward(torch.zeros(1, *SHAPE).double()).dtype == torch.float64
