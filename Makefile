@@ -30,11 +30,12 @@ test-slow:
 mutate:  ## do the tests notice small changes to the code? Record in benchmarks/mutation.json
 	$(BIN)/python tools/mutation
 
-docs:
-	$(BIN)/mkdocs build --strict
+docs:  ## the site, in site/; a link that leads nowhere is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench:  ## every benchmark, records in benchmarks/
 	$(BIN)/bcdm benchmark moments --json benchmarks/moments.json
 	$(BIN)/bcdm benchmark overhead --json benchmarks/overhead.json
 	$(BIN)/bcdm benchmark mixture --json benchmarks/mixture.json
 	$(BIN)/bcdm benchmark learned --json benchmarks/learned.json
+	$(BIN)/bcdm benchmark service --json benchmarks/service.json
