@@ -118,7 +118,7 @@ def assert_same(one: Path, other: Path) -> None:
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_killed_run_goes_on_to_the_same_bits(settings, tmp_path: Path, processes: int) -> None:
     """Killed between two checkpoints, and then while one is written."""
     run(settings, tmp_path / "whole", processes)
@@ -150,11 +150,10 @@ def test_twenty_random_kills(settings, tmp_path: Path, processes: int) -> None:
 
 
 def test_world_size_does_not_matter(settings, tmp_path: Path) -> None:
-    """One process, two, and a run that moves from two to one and back: equal to rounding."""
+    """One process, and a run that moves from two to one and back: equal to rounding."""
     settings["training"]["steps"] = 20
     settings["training"]["decay"] = False
     run(settings, tmp_path / "one", 1)
-    run(settings, tmp_path / "two", 2)
     for processes, steps in ((2, 6), (1, 12), (2, 20)):
         settings["training"]["steps"] = steps
         settings["training"]["checkpoint_every"] = 6
@@ -162,13 +161,12 @@ def test_world_size_does_not_matter(settings, tmp_path: Path) -> None:
         (tmp_path / "moved/config.yaml").unlink(missing_ok=True)
         run(settings, tmp_path / "moved", processes)
     base = load_file(tmp_path / "one/model/model.safetensors")
-    for other in ("two", "moved"):
-        weights = load_file(tmp_path / other / "model/model.safetensors")
-        worst = max(float((weights[n].double() - base[n].double()).abs().max()) for n in base)
-        assert worst < 1e-5
-        expected, got = losses(tmp_path / "one"), losses(tmp_path / other)
-        assert expected.keys() == got.keys()
-        assert max(abs(expected[step] - got[step]) for step in expected) < 1e-5
+    weights = load_file(tmp_path / "moved/model/model.safetensors")
+    worst = max(float((weights[n].double() - base[n].double()).abs().max()) for n in base)
+    assert worst < 1e-5
+    expected, got = losses(tmp_path / "one"), losses(tmp_path / "moved")
+    assert expected.keys() == got.keys()
+    assert max(abs(expected[step] - got[step]) for step in expected) < 1e-5
 
 
 def make_trainer(settings: dict, folder: Path) -> Trainer:

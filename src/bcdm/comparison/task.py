@@ -121,6 +121,12 @@ def load_task(path: Path) -> Task:
         graphlib.TopologicalSorter(needed).prepare()
     except graphlib.CycleError as error:
         raise InputError(f"{path}: networks wait for each other: {error.args[1]}") from None
+    for name, method in task.methods.items():
+        if method.network is not None and method.network not in task.networks:
+            raise InputError(
+                f"{path}: {name} has no network {method.network!r}: there are "
+                f"{sorted(task.networks)}"
+            )
     return task
 
 
