@@ -58,7 +58,7 @@ def test_cost_is_that_of_a_step() -> None:
     assert many.operations < saved.operations < 1.4 * many.operations
 
 
-def test_a_plan_needs_the_images_or_their_number(tmp_path: Path) -> None:
+def test_a_plan_needs_the_images_or_their_size(tmp_path: Path) -> None:
     settings = {
         "name": "a",
         "data": {"path": "images"},
@@ -67,13 +67,16 @@ def test_a_plan_needs_the_images_or_their_number(tmp_path: Path) -> None:
         "training": {"steps": 10},
     }
     path = tmp_path / "a.yaml"
-    for change, words in (
-        ({}, "images"),
-        ({"count": 100}, "data.count, data.size and data.channels"),
-    ):
+    arguments = ["train", str(path), "--dry-run", "--data", str(tmp_path)]
+    for change in ({}, {"count": 100}, {"size": [16, 16]}):
         path.write_text(yaml.safe_dump(settings | {"data": {"path": "images"} | change}))
-        arguments = ["train", str(path), "--dry-run", "--data", str(tmp_path)]
-        assert words in str(CliRunner().invoke(cli, arguments).exception)
+        said = str(CliRunner().invoke(cli, arguments).exception)
+        assert said == "images: a plan without images needs data.size and data.channels"
+    whole = {"path": "images", "size": [16, 16], "channels": 1}
+    path.write_text(yaml.safe_dump(settings | {"data": whole}))
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 0, done.output
+    assert "training images: not counted" in done.output
 
 
 def test_settings_without_a_count_are_stored_as_before() -> None:

@@ -7,7 +7,6 @@ training that may take hours.
 import math
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -154,7 +153,7 @@ def _open_gate(model: str) -> Familiarity:
         if judge is None:
             raise InputError(f"{model} was trained for one operator, not for a family")
         return judge
-    config = load_config(Path(model))
+    config = load_config(model)
     problems = build_problems(config, config.data.size or (64, 64))
     if not isinstance(problems, DrawnProblems):
         raise InputError(f"{model} has one operator, not a family")

@@ -34,6 +34,7 @@ from bcdm.networks import Structure
 from bcdm.problems import Levels
 from bcdm.problems.families import Blocks, Blurs, Family, Holes, KSpace
 from bcdm.problems.receivers import Receivers
+from bcdm.shelf import find_settings
 
 __all__ = [
     "DataConfig",
@@ -203,15 +204,15 @@ class RunConfig(Settings):
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
-    """Reads a YAML file and applies overrides such as "training.steps=100"."""
+    """Reads a YAML file, or one that comes with bcdm, and applies overrides such as "a.b=100"."""
     try:
-        raw = yaml.safe_load(Path(path).read_text())
+        raw = yaml.safe_load(find_settings(path).read_text())
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     except yaml.YAMLError as error:
         raise InputError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(raw, dict):
-        raise InputError(f"{path} holds no settings: start from a file in experiments/")
+        raise InputError(f"{path} holds no settings: start from one that `bcdm settings` lists")
     for override in overrides:
         _override(raw, override)
     return parse_config(raw)
@@ -255,7 +256,9 @@ def resolve_data_path(path: str | Path, folder: str | Path | None) -> Path:
     if Path(path).is_absolute():
         return Path(path)
     if root is None and not Path(path).exists():
-        raise InputError(f"no data folder for {path}: give --data or set BCDM_DATA")
+        raise InputError(
+            f"no data folder for {path}: give --data or set BCDM_DATA; `bcdm data` makes one"
+        )
     return Path(path) if root is None else Path(root) / path
 
 

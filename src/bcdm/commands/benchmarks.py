@@ -14,6 +14,7 @@ from bcdm.commands.options import (
     records_option,
     work_option,
 )
+from bcdm.commands.settings import SettingsFile
 from bcdm.errors import InputError
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def measure_service(
 
 
 @benchmark.command()
-@click.argument("comparison", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.argument("comparison", type=SettingsFile())
 @data_option
 @work_option("runs/families")
 @records_option

@@ -8,6 +8,7 @@ import click
 from bcdm import __version__
 from bcdm.commands.archive import archive
 from bcdm.commands.benchmarks import benchmark
+from bcdm.commands.data import data
 from bcdm.commands.doctor import doctor, models
 from bcdm.commands.echo import listen, say
 from bcdm.commands.exam import mixture
@@ -18,6 +19,7 @@ from bcdm.commands.models import calibrate, evaluate, prepare, train
 from bcdm.commands.reconstruct import demo, reconstruct
 from bcdm.commands.results import feature, verify
 from bcdm.commands.service import serve
+from bcdm.commands.settings import settings
 from bcdm.commands.studies import curves, paper, study
 from bcdm.errors import InputError, MachineError
 
@@ -37,10 +39,10 @@ for _command in (mixture, paper):
     benchmark.add_command(_command)
 for _command in (reconstruct, inspect, verify, feature, demo, prepare, train, evaluate, calibrate):
     cli.add_command(_command)
-for _command in (archive, serve, benchmark, study, curves):
+for _command in (archive, serve, benchmark, study, curves, data):
     cli.add_command(_command)
 
-for _command in (doctor, models):
+for _command in (doctor, models, settings):
     cli.add_command(_command)
 show_examples(cli)
 

@@ -8,6 +8,7 @@ import click
 from bcdm.commands.echo import answer, finish, name_command, say
 from bcdm.commands.extras import require
 from bcdm.commands.options import data_option, precision_option, records_option
+from bcdm.commands.settings import SettingsFile
 from bcdm.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def prepare(folder: Path, out: Path, size: tuple[int, int] | None) -> None:
 
 
 @click.command()
-@click.argument("config", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.argument("config", type=SettingsFile())
 @data_option
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Default runs/NAME.")
 @click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Change a setting.")
@@ -60,9 +61,10 @@ def train(
 ) -> None:
     """Train a model from one YAML file; the same command goes on after any interruption.
 
-    To train on a folder of pictures of your own, start from a file in experiments/ and name it:
+    CONFIG is a file, or one of those that come with bcdm: `bcdm settings` lists them. To train on
+    a folder of pictures of your own, start from one and name it:
 
-    bcdm train experiments/faces/inpaint64.yaml --set data.path=/my/pictures --set name=mine
+    bcdm train faces64-inpaint.yaml --set data.path=/my/pictures --set name=mine
 
     With several processes: torchrun --nproc-per-node 2 -m bcdm train CONFIG.
     """

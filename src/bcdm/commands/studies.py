@@ -9,6 +9,7 @@ import click
 from bcdm.commands.echo import finish, name_command, say
 from bcdm.commands.extras import require
 from bcdm.commands.options import data_option, output_folder, work_option
+from bcdm.commands.settings import SettingsFile
 
 __all__ = ["curves", "paper", "study"]
 
@@ -45,14 +46,14 @@ def paper(
 
 
 @click.command()
-@click.argument("task", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.argument("task", type=SettingsFile())
 @_study_options
 def study(
     task: Path, data: Path | None, out: Path, work: Path, fid: Path | None, smoke: bool
 ) -> None:
     """Train several networks for equal time and compare them alike; goes on where it stopped.
 
-    TASK is a file of settings such as those in experiments/parameterisation. Writes results.json,
+    TASK is a file of settings, or one of those that `bcdm settings` lists. Writes results.json,
     table.md, table.tex, curves.png and panel.png.
     """
     require(*NEEDED)

@@ -17,8 +17,8 @@ from bcdm.comparison.engine import (
 from bcdm.comparison.learning import plot_curves
 from bcdm.comparison.tables import compute_frechet, make_latex, make_markdown, make_records
 from bcdm.comparison.task import Task, load_task, scale_down
-from bcdm.errors import InputError
 from bcdm.report.panels import plot_comparison
+from bcdm.shelf import find_settings, list_settings
 
 __all__ = ["find_task", "run"]
 
@@ -26,11 +26,8 @@ GUIDED = ("DPS", "DMPS")
 
 
 def find_task(name: str) -> Path:
-    """A file of settings: a path, or a name in experiments/paper."""
-    for path in (Path(name), Path("experiments/paper") / name / "task.yaml"):
-        if path.is_file():
-            return path
-    raise InputError(f"no task {name!r}: give a file, or run this in a checkout of bcdm")
+    """A file of settings: a path, a task of the paper, or another that comes with bcdm."""
+    return list_settings().get(f"paper/{name}/task.yaml") or find_settings(name)
 
 
 def run(

@@ -48,14 +48,16 @@ def run(
     """
     config = load_config(path, overrides)
     folder = out or Path("runs") / config.name
-    if dry_run and config.data.count is not None and not _has_data(config, data):
-        report(plan_without_data(config))
+    if dry_run and not _has_data(config, data):
+        for line in plan_without_data(config).splitlines():
+            report(line)
         return folder
     images, validation = _open_data(config, data)
     with open_processes() as processes:
         trainer = Trainer(config, images, validation, folder, processes, operator, data)
         if dry_run:
-            report(plan(trainer))
+            for line in plan(trainer).splitlines():
+                report(line)
             return folder
         folder.mkdir(parents=True, exist_ok=True)
         first = processes.rank == 0
@@ -87,7 +89,7 @@ def train(
     torchrun.
 
     Args:
-        path: The file, such as experiments/faces/inpaint64.yaml.
+        path: The file, or one that comes with bcdm, such as "faces64-inpaint.yaml".
         overrides: Changes to it, such as "data.path=/my/pictures".
         operator: Any linear operator for the prepared images; left out: that of the file.
         data: The data folder; BCDM_DATA when left out.
@@ -129,8 +131,8 @@ def plan(trainer: Trainer) -> str:
 def plan_without_data(config: RunConfig) -> str:
     """The same where the images are not: counted, not measured."""
     data, options = config.data, config.training
-    if data.count is None or data.size is None or data.channels is None:
-        raise InputError("a plan without images needs data.count, data.size and data.channels")
+    if data.size is None or data.channels is None:
+        raise InputError(f"{data.path}: a plan without images needs data.size and data.channels")
     shape = (data.channels, *data.size)
     build_problems(config, data.size, data=Path())
     network = build_method(config, shape).network
@@ -151,13 +153,14 @@ def plan_without_data(config: RunConfig) -> str:
 
 
 def _describe(
-    config: RunConfig, shape: tuple[int, ...], network: nn.Module, images: int
+    config: RunConfig, shape: tuple[int, ...], network: nn.Module, images: int | None
 ) -> list[str]:
     options = config.training
-    epochs, sides = options.steps * options.batch / images, "x".join(str(side) for side in shape)
+    seen, sides = options.steps * options.batch, "x".join(str(side) for side in shape)
+    counted = "not counted" if images is None else f"{images}, {seen / images:.1f} epochs"
     return [
         f"run         {config.name}: {options.steps} steps of {options.batch} images {sides}",
-        f"data        {images} training images, {epochs:.1f} epochs",
+        f"data        training images: {counted}",
         f"operator    {config.operator.kind}, noise_std {config.noise_std} "
         f"on {config.data.value_range}",
         f"network     {count_parameters(network) / 1e6:.2f} M parameters "

@@ -1,0 +1,66 @@
+"""`bcdm settings`: the files of settings that come with bcdm."""
+
+from pathlib import Path
+
+import click
+
+from bcdm.commands.echo import answer
+from bcdm.shelf import find_settings, list_settings
+
+__all__ = ["SettingsFile", "settings"]
+
+
+class SettingsFile(click.ParamType):
+    """A file of settings: a path, or a name that `bcdm settings` lists."""
+
+    name = "settings"
+
+    def convert(
+        self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path:
+        """Finds the file."""
+        return find_settings(value)
+
+
+@click.command()
+@click.argument("name", required=False)
+def settings(name: str | None) -> None:
+    """List the settings that come with bcdm, by the command that takes them; or show NAME.
+
+    To change more than a few, write one to a file and train from that.
+    """
+    if name is not None:
+        for line in find_settings(name).read_text().splitlines():
+            answer(line)
+        return
+    files: dict[Path, str] = {}
+    for known, file in list_settings().items():
+        files.setdefault(file, known)  # the name of a model comes first
+    told: dict[str, list[str]] = {}
+    for file, known in files.items():
+        if command := _find_command(file):
+            told.setdefault(command, []).append(f"  {known:32} {_read_purpose(file)}")
+    for command, lines in sorted(told.items()):
+        answer(command)
+        for line in sorted(lines):
+            answer(line)
+
+
+def _find_command(file: Path) -> str | None:
+    """The command that takes a file; None for parts that other files are made of."""
+    import yaml
+
+    content = yaml.safe_load(file.read_text())
+    if "training" in content:
+        return "bcdm train"
+    if "cases" in content:
+        return "bcdm benchmark family"
+    is_study = "extends" in content and ("figure" in content or file.stem == "task")
+    return "bcdm study" if is_study else None
+
+
+def _read_purpose(file: Path) -> str:
+    """The comment in a file's first line, at most a line of the terminal."""
+    first = file.read_text().partition("\n")[0]
+    told = first.lstrip("# ") if first.startswith("#") else ""
+    return told if len(told) <= 100 else f"{told[:97]}..."
