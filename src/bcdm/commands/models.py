@@ -69,8 +69,10 @@ def train(
     With several processes: torchrun --nproc-per-node 2 -m bcdm train CONFIG.
     """
     from bcdm.checkpoint import load_operator
+    from bcdm.machine import keep_memory
     from bcdm.training import run
 
+    keep_memory()
     given = load_operator(operator) if operator is not None else None
     run.run(config, overrides, data, out, dry_run=dry_run, report=say, operator=given)
 

@@ -10,7 +10,7 @@ from bcdm.shelf import find_settings, list_settings
 __all__ = ["SettingsFile", "settings"]
 
 
-class SettingsFile(click.ParamType):
+class SettingsFile(click.ParamType):  # type: ignore[type-arg]
     """A file of settings: a path, or a name that `bcdm settings` lists."""
 
     name = "settings"

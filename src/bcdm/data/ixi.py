@@ -81,10 +81,11 @@ def make_ixi(
 
 def resample(volume: Volume, spacing: tuple[float, ...], pixel: float = PIXEL) -> Volume:
     """Averages a volume over larger voxels, each voxel by how much of it lies inside."""
+    averaged: NDArray[np.floating[Any]] = volume
     for axis, step in enumerate(spacing):
         weights = _overlap(volume.shape[axis], step, pixel)
-        volume = np.moveaxis(np.tensordot(weights, volume, (1, axis)), 0, axis)
-    return volume.astype(np.float32)
+        averaged = np.moveaxis(np.tensordot(weights, averaged, (1, axis)), 0, axis)
+    return averaged.astype(np.float32)
 
 
 def find_brain(volume: Volume) -> NDArray[np.bool_]:
@@ -145,7 +146,7 @@ def _read_volume(path: Path, *, mask: bool = False) -> tuple[Volume, tuple[float
     import nibabel
 
     try:
-        image: Any = nibabel.as_closest_canonical(nibabel.load(path))
+        image: Any = nibabel.as_closest_canonical(nibabel.load(path))  # type: ignore[no-untyped-call]
         volume = np.asarray(image.dataobj, np.float32)
     except (OSError, EOFError, ValueError, nibabel.filebasedimages.ImageFileError) as error:
         raise InputError(f"{path} cannot be read ({error}): fetch it anew") from None
