@@ -105,7 +105,7 @@ def test_calls_are_compared(run_folder: Path) -> None:
     out = run_folder / "calls.json"
     done = CliRunner().invoke(cli, [
         "benchmark", "calls", str(run_folder / "run/model"), "--data", str(run_folder), "--limit",
-        "3", "--samples", "20", "--calls", "2,20,25", "--json", str(out),
+        "2", "--samples", "20", "--calls", "2,20,25", "--json", str(out),
     ])  # fmt: skip
     rows = json.loads(out.read_text())
     found = {row["case"].get("calls") for row in rows if row["name"] == "CRPS"}

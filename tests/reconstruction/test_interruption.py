@@ -25,7 +25,7 @@ from bcdm.reconstruction import files
 from bcdm.reconstruction.fitting import fit_scan
 from bcdm.scans import read_scan
 
-SAMPLES, BATCH = 60, 2
+SAMPLES, BATCH = 30, 2
 
 
 @pytest.fixture
