@@ -1,31 +1,40 @@
 """Outside of what a model was made for: refused, forced, or by MMPS with its network as prior."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from click.testing import CliRunner, Result
 
 from bcdm.checkpoint import Guest, Model, load, save_model
-from bcdm.checkpoint.building import build_method
+from bcdm.checkpoint.building import build_method, build_operator
 from bcdm.checkpoint.settings import parse_config
+from bcdm.commands import cli
+from bcdm.diffusion import Denoiser
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
+from bcdm.methods import MMPS
 from bcdm.operators import FourierMask, PixelMask
 from bcdm.problems.familiarity import UnfamiliarWarning
-from bcdm.reconstruction import reconstruct
+from bcdm.reconstruction import Posterior, reconstruct
+from bcdm.reconstruction.choice import Choice
+from bcdm.reconstruction.files import RefusedError
 from bcdm.trust import UnfitError
 
 SHAPE, PRIOR_STD = (1, 16, 16), 0.3
 
 
-def make_model(folder: Path, nothing: float) -> Model:
+def make_model(folder: Path, nothing: float, operator: dict[str, Any] | None = None) -> Model:
     """A family of holes, whose untrained network gives zero: the prior is white and Gaussian."""
+    family = {"kind": "family", "members": [{"kind": "holes"}], "nothing": nothing}
     config = parse_config(
         {
             "name": "family",
             "data": {"path": "nothing", "size": [16, 16], "channels": 1, "source_range": [0, 255]},
-            "operator": {"kind": "family", "members": [{"kind": "holes"}], "nothing": nothing},
-            "noise_std": [0.02, 0.2],
+            "operator": operator or family,
+            "noise_std": [0.02, 0.2] if operator is None else 0.05,
             "network": {"width": 8, "multipliers": [1, 2], "blocks": 1, "attention": []},
             "parameterisation": {"prior_std": PRIOR_STD},
             "training": {"steps": 1},
@@ -34,7 +43,8 @@ def make_model(folder: Path, nothing: float) -> Model:
     network = build_method(config, SHAPE).network
     for weight in network.parameters():
         weight.data.zero_()
-    save_model(folder, config, network, None, SHAPE, {})
+    built = None if operator is None else build_operator(config.operator, SHAPE[1:])
+    save_model(folder, config, network, built, SHAPE, {})
     return load(folder)
 
 
@@ -110,3 +120,109 @@ def test_what_is_no_prior_cannot_fall_back(tmp_path: Path, outside: Measurement)
         reconstruct(other, outside, samples=2, calls=2, progress=False)
     with pytest.raises(UnfitError, match="Nor is it a prior"):
         reconstruct(other, outside, samples=2, calls=2, progress=False, method="auto")
+
+
+def test_a_method_of_the_prior_by_object_and_by_path(model: Model, outside: Measurement) -> None:
+    """The same samples as those of "auto", under another name."""
+
+    def draw(method: Choice) -> Posterior:
+        return reconstruct(model, outside, samples=3, calls=4, progress=False, method=method)
+
+    def clipped(prior: Denoiser) -> MMPS:
+        return MMPS(prior, value_range=model.value_range)
+
+    assert torch.equal(draw(clipped).samples, draw("auto").samples)
+    by_path = draw("bcdm.methods:PiGDM")
+    assert by_path.model.name == "PiGDM, prior family"
+    assert by_path.model.value_range == model.value_range
+    said = {check.name: check.reason for check in by_path.trust[0].checks}["method"]
+    assert "PiGDM drew the samples with the network of family as prior" in said
+    with pytest.raises(InputError, match="is no method"):
+        draw("bcdm.diffusion:VP")
+
+
+@pytest.fixture
+def scan(picture: tuple[Path, Path], tmp_path: Path) -> list[str]:
+    """The command, for a blurred picture, which is no hole."""
+    return [
+        "reconstruct", str(picture[0]), "--operator", "{kind: gaussian_blur, std: 1.0}",
+        "--noise-std", "6.4", "--samples", "9", "--calls", "4", "-o", str(tmp_path / "out"),
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "family"
+    make_model(path, 0.1)
+    return path
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, [str(one) for one in arguments])
+
+
+def test_the_command_names_and_takes_the_fallback(
+    scan: list[str], folder: Path, tmp_path: Path
+) -> None:
+    refused = run(*scan, "--model", folder)
+    assert isinstance(refused.exception, RefusedError)
+    assert "--method auto takes MMPS with its network as prior" in str(refused.exception)
+    done = run(*scan, "--model", folder, "--method", "auto")
+    assert done.exit_code == 0, done.output
+    assert "MMPS, prior family" in done.output
+    facts = json.loads((tmp_path / "out/run.json").read_text())
+    assert facts["settings"]["method"] == "MMPS"
+    assert facts["settings"]["interval_factor"] == 1.0
+    assert facts["trust"]["light"] == "amber"
+    said = {check["name"]: check["reason"] for check in facts["trust"]["checks"]}["method"]
+    assert "MMPS drew the samples" in said
+    page = (tmp_path / "out/report.html").read_text()
+    assert "reconstructed by MMPS, prior family" in page
+    assert "their intervals were never calibrated" in page
+    again = run(*scan, "--model", folder, "--method", "auto")
+    assert "there already" in again.output
+    found = run("verify", tmp_path / "out", "--model", folder)
+    assert found.exit_code == 0, found.output
+    assert "the same to the bit" in found.output
+
+
+def test_the_command_takes_a_method_by_its_path(
+    scan: list[str], folder: Path, tmp_path: Path
+) -> None:
+    done = run(*scan, "--model", folder, "--method", "bcdm.methods:PiGDM", "--force")
+    assert done.exit_code == 0, done.output
+    facts = json.loads((tmp_path / "out/run.json").read_text())
+    assert facts["settings"]["method"] == "bcdm.methods.guidance:PiGDM"
+    assert len(facts["settings"]["method_sha256"]) == 64
+    # What a file says is never run by itself.
+    unnamed = run("verify", tmp_path / "out", "--model", folder)
+    assert "--method bcdm.methods.guidance:PiGDM runs it again" in str(unnamed.exception)
+    named = run("verify", tmp_path / "out", "--model", folder,
+                "--method", "bcdm.methods.guidance:PiGDM")  # fmt: skip
+    assert "the same to the bit" in named.output
+    wrong = run(*scan, "--model", folder, "--method", "mmps")
+    assert "--method is model, auto or an import path" in str(wrong.exception)
+
+
+def test_inside_of_the_family_auto_changes_nothing(
+    picture: tuple[Path, Path], folder: Path, tmp_path: Path
+) -> None:
+    runs = []
+    for name in ("model", "auto"):
+        done = run("reconstruct", picture[0], "--mask", picture[1], "--model", folder,
+                   "--noise-std", 6.4, "--samples", 9, "--calls", 2, "--method", name, "--force",
+                   "--no-report", "-o", tmp_path / name)  # fmt: skip
+        assert done.exit_code == 0, done.output
+        runs.append(json.loads((tmp_path / name / "run.json").read_text()))
+    assert runs[0]["id"] == runs[1]["id"]
+    assert runs[0]["files"] == runs[1]["files"]
+
+
+def test_a_prior_alone_reconstructs_by_auto_only(scan: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "prior"
+    make_model(path, 0.0, {"kind": "nothing"})
+    refused = run(*scan, "--model", path)
+    assert "is a prior, trained without measurements" in str(refused.exception)
+    assert "--method auto" in str(refused.exception)
+    done = run(*scan, "--model", path, "--method", "auto", "--no-report")
+    assert done.exit_code == 0, done.output

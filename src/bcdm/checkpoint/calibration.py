@@ -277,7 +277,7 @@ def find_region_factors(model: Model | Guest) -> RegionFactors | None:
     return None if calibration is None else calibration.regions
 
 
-def describe_factors(model: Model, level: float) -> float | dict[str, list[float]]:
+def describe_factors(model: Model | Guest, level: float) -> float | dict[str, list[float]]:
     """By how much intervals are wider: one number, or one for each bin of the local signal."""
     calibration = Calibration.of(model)
     if calibration is None or calibration.local is None:

@@ -58,6 +58,14 @@ __all__ = ["demo", "reconstruct"]
 @click.option("--body-key", help="The array of that file, if it holds several.")
 @click.option("--complex", "keep_complex", is_flag=True, help="Write complex images, too.")
 @click.option("--simulate", is_flag=True, help="The inputs are clean: degrade them first.")
+@click.option(
+    "--method",
+    default="model",
+    show_default=True,
+    metavar="model|auto|PACKAGE.MODULE:NAME",
+    help="auto: outside of what the model was made for, MMPS with its network as prior. A path: "
+    "called with that prior, it gives a method.",
+)
 @click.option("--force", is_flag=True, help="Write results although the trust card is red.")
 @click.option("--no-report", is_flag=True, help="Write no report.html.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done.")
@@ -79,6 +87,7 @@ def reconstruct(
     body_key: str | None,
     keep_complex: bool,
     simulate: bool,
+    method: str,
     force: bool,
     no_report: bool,
     dry_run: bool,
@@ -86,11 +95,22 @@ def reconstruct(
     """Reconstruct measurements: mean, uncertainty, samples, checks and a report.
 
     The noise level is estimated from the data where it is not stated. The same command goes on
-    after an interruption. A scan that the model was not made for is refused. Of several inputs
-    each gets a folder of its name in OUT; what is wrong with one does not stop the others.
+    after an interruption. A scan that the model was not made for is refused, or with --method auto
+    reconstructed by a slower method over the same network. Of several inputs each gets a folder of
+    its name in OUT; what is wrong with one does not stop the others.
     """
     given = Given(
-        mask, operator, key, noise_std, features, simulate, maps, keep_complex, body, body_key
+        mask,
+        operator,
+        key,
+        noise_std,
+        features,
+        simulate,
+        maps,
+        keep_complex,
+        body,
+        body_key,
+        method,
     )
     folders = {path: out / printable(path.name) if len(inputs) > 1 else out for path in inputs}
     if not is_unicode(str(out)):
@@ -158,13 +178,15 @@ def _reconstruct_one(
     regions = [parse_feature(text, count, fitted.scan.size) for text in given.features]
     if dry_run:
         calls = count * (1 + plan.samples * plan.calls)
-        say(f"{'plan':12} {count} slices x {plan.samples} samples: {calls} network calls")
+        more = "" if given.method == "model" else ", and Jacobians where another method draws"
+        say(f"{'plan':12} {count} slices x {plan.samples} samples: {calls} network calls{more}")
         return
     done = reconstruct_scan(
         model,
         fitted,
         out,
         plan,
+        method=given.method,
         features=regions,
         request=request,
         keep_complex=given.keep_complex,

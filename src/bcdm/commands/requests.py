@@ -11,6 +11,7 @@ from bcdm import __version__
 from bcdm.commands.echo import answer, say
 from bcdm.errors import InputError
 from bcdm.files import hash_path
+from bcdm.imports import find_object, hash_source, is_import_path
 from bcdm.shelf import find_model
 
 __all__ = ["Given", "describe_request", "name_left_out", "show_finished"]
@@ -31,6 +32,7 @@ class Given:
         keep_complex: Whether complex images are wanted, too.
         body: File with the same slices by a body coil.
         body_key: The array of it.
+        method: "model", "auto", or the import path of what makes a method of a prior.
     """
 
     mask: Path | None = None
@@ -43,8 +45,13 @@ class Given:
     keep_complex: bool = False
     body: Path | None = None
     body_key: str | None = None
+    method: str = "model"
 
     def __post_init__(self) -> None:
+        if self.method not in ("model", "auto") and not is_import_path(self.method):
+            raise InputError(
+                f"--method is model, auto or an import path package.module:name, not {self.method}"
+            )
         if self.simulate and self.mask is not None:
             raise InputError("--simulate measures clean images itself: give --operator, not --mask")
         for name, given in (("--maps", self.maps), ("--body", self.body)):
@@ -74,6 +81,10 @@ def describe_request(path: Path, model: str, settings: Mapping[str, float], give
     files += [one for one in (given.maps, given.body) if one is not None]
     more: dict[str, object] = {"complex": True} if given.keep_complex else {}
     more |= {} if given.body is None else {"body": given.body_key}
+    if given.method != "model":
+        more["method"] = given.method
+    if is_import_path(given.method):
+        more["method code"] = hash_source(find_object(given.method))
     try:
         content = {
             "version": __version__,

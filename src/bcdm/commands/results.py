@@ -19,7 +19,12 @@ __all__ = ["feature", "verify"]
     help="To check it as well.",
 )
 @click.option("--model", help="Where the model is, if it is not one of the shipped.")
-def verify(result: Path, source: Path | None, model: str | None) -> None:
+@click.option(
+    "--method",
+    metavar="PACKAGE.MODULE:NAME",
+    help="What drew the samples, if that is no part of bcdm.",
+)
+def verify(result: Path, source: Path | None, model: str | None, method: str | None) -> None:
     """Check a result against its provenance, and draw its first sample again.
 
     RESULT is a folder that `bcdm reconstruct` wrote, or a file in it.
@@ -27,7 +32,7 @@ def verify(result: Path, source: Path | None, model: str | None) -> None:
     require("zarr")
     from bcdm.reconstruction.verification import verify as check
 
-    verdicts = check(result, source, model)
+    verdicts = check(result, source, model, method)
     for one in verdicts:
         answer(f"{'right' if one.right else 'WRONG'}  {one.name}: {one.found}")
     if not all(one.right for one in verdicts):

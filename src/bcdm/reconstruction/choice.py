@@ -1,16 +1,22 @@
-"""What reconstructs a measurement that a model was not made for: nothing, the model, or a guest."""
+"""What reconstructs a measurement: the model, or a guest over its network as a prior."""
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any
 
-from bcdm.checkpoint import Guest, Model
+from bcdm.checkpoint import Guest, Model, welcome
 from bcdm.errors import InputError
+from bcdm.imports import find_object, hash_source, is_import_path, name_object
 from bcdm.measurement import Measurement
 from bcdm.methods import MMPS
 from bcdm.trust import UnfitError, find_unfamiliar
 
-__all__ = ["Choice", "choose_method", "make_fallback"]
+__all__ = ["FALLBACK", "Choice", "choose_method", "describe_choice", "make_fallback", "make_guest"]
 
-Choice = Literal["model", "auto"]
+Choice = str | Callable[..., Any]
+"""What to take: "model", "auto", or who makes a method of a prior (or its import path)."""
+
+FALLBACK = "MMPS"
+"""What "auto" takes outside of what a model was made for."""
 
 
 def choose_method(
@@ -21,14 +27,20 @@ def choose_method(
     Args:
         model: A trained one.
         measurement: In its units; one that is outside decides for all of them.
-        choice: "auto" takes a guided method with the model's network as its prior there.
+        choice: "auto" takes a guided method with the model's network as its prior there. What is
+            called with that prior and gives a method, or its import path "package.module:name",
+            is taken in any case.
         force: Whether to take the model all the same.
 
     Raises:
         UnfitError: The model was not made for them, and nothing else was asked for.
     """
+    if callable(choice) or is_import_path(choice):
+        return make_guest(model, measurement, choice)
     if choice not in ("model", "auto"):
-        raise InputError(f'method is "model" or "auto", not {choice!r}')
+        raise InputError(
+            f'method is "model", "auto" or an import path "package.module:name", not {choice!r}'
+        )
     reason = "" if force else next(filter(None, find_unfamiliar(model, measurement)), "")
     if not reason:
         return model
@@ -65,3 +77,38 @@ def make_fallback(model: Model, measurement: Measurement, reason: str) -> Guest:
             "its network as prior; they are slower, and their intervals were never calibrated"
         ),
     )
+
+
+def make_guest(model: Model, measurement: Measurement, choice: Choice) -> Guest:
+    """A method from elsewhere over the model's own network as an unconditional prior.
+
+    Args:
+        model: One that was also trained on nothing.
+        measurement: What is to be reconstructed.
+        choice: Called with the prior it gives a method; or its import path.
+    """
+    made_by = find_object(choice) if isinstance(choice, str) else choice
+    made = welcome(made_by(model.make_prior(measurement.image.shape)))
+    if isinstance(made, Model):
+        raise InputError(f"{name_object(made_by)} gives a trained model: name it as the model")
+    return Guest(
+        made.method,
+        name=f"{made.name}, prior {model.name}",
+        value_range=made.value_range or model.value_range,
+        scales=made.scales or model.scales,
+        remark=(made.remark and f"{made.remark}; ")
+        + (
+            f"{name_object(made_by)} drew the samples with the network of {model.name} as prior; "
+            "their intervals were never calibrated"
+        ),
+    )
+
+
+def describe_choice(choice: Choice, made: Model | Guest) -> dict[str, str]:
+    """What fixes the samples beside the model, for provenance; empty where the model drew them."""
+    if isinstance(made, Model):
+        return {}
+    if choice == "auto":
+        return {"method": FALLBACK}
+    found = find_object(choice) if isinstance(choice, str) else choice
+    return {"method": name_object(found), "method_sha256": hash_source(found)}

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from bcdm.checkpoint import Model, save_operator
+from bcdm.checkpoint import Guest, Model, save_operator
 from bcdm.checkpoint.calibration import describe_factors, find_region_factors
 from bcdm.errors import InputError
 from bcdm.files import remove_partial, replacing, write_arrays, write_text
 from bcdm.folders import MARKER, claim
+from bcdm.reconstruction.choice import FALLBACK, Choice, choose_method, describe_choice
 from bcdm.reconstruction.complexes import write_complex
 from bcdm.reconstruction.drawing import Drawer, Drawn, Item, Progress, draw_preview
 from bcdm.reconstruction.features import Feature, crop_middle, weigh
@@ -60,6 +61,7 @@ def reconstruct_scan(
     out: Path,
     plan: Plan,
     *,
+    method: Choice = "model",
     features: Sequence[Feature] = (),
     request: str = "",
     keep_complex: bool = False,
@@ -79,6 +81,7 @@ def reconstruct_scan(
         fitted: The scan, in its units.
         out: Where to write.
         plan: How to sample.
+        method: What to take where the model was not made for the first slice; see `choose_method`.
         features: Regions to judge.
         request: What was asked for, in a word that `find_finished` compares.
         keep_complex: Whether to write complex means and samples, too, in the units of the file.
@@ -90,7 +93,11 @@ def reconstruct_scan(
     Raises:
         RefusedError: If the model was not made for the scan, or no slice is left.
     """
-    provenance, y = _prepare(model, fitted, plan)
+    made = _choose(model, fitted, plan, method)
+    if isinstance(made, Guest):
+        say(f"{'method':12} {made.name}: {made.remark}")
+    more = describe_choice(method, made)
+    provenance, y = _prepare(model, made, fitted, plan.to_plain() | more)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -100,7 +107,7 @@ def reconstruct_scan(
         store = _open_store(out / SAMPLES, model, fitted, plan, provenance)
         # From here on what was finished before may change.
         (out / MARKER).unlink(missing_ok=True)
-        posteriors = _draw_slices(model, fitted, plan, store, say, on_step)
+        posteriors = _draw_slices(made, fitted, plan, store, say, on_step)
         spacing = fitted.scan.facts.get("spacing in mm")
         cards = [judge_spacing(one.trust[0], model.config.scope, spacing) for one in posteriors]
         left_out = _choose_left_out(posteriors, cards, plan)
@@ -112,7 +119,7 @@ def reconstruct_scan(
             else torch.empty(0)
             for number in range(len(posteriors))
         ]
-        weighed = weigh(features, shown, fitted.units.gain, find_region_factors(model))
+        weighed = weigh(features, shown, fitted.units.gain, find_region_factors(made))
         files: list[Path] = []
         if len(left_out) < len(posteriors):
             results = _summarise(fitted, posteriors, left_out)
@@ -121,13 +128,13 @@ def reconstruct_scan(
         if keep_complex:
             files += write_complex(out, fitted, posteriors, left_out)
         done = Finished(posteriors, cards, [*files, out / SAMPLES], provenance, weighed, left_out)
-        more = [] if show is None else list(show(done))
-        kept = [*files, *(out / name for name in KEPT), *more]
+        pages = [] if show is None else list(show(done))
+        kept = [*files, *(out / name for name in KEPT), *pages]
         facts = _describe_run(done, request)
         _write_json(out / MARKER, seal(provenance | facts, out, kept))
     if not files:
         raise RefusedError(facts["refused"])
-    return replace(done, files=[*done.files, *more, out / MARKER])
+    return replace(done, files=[*done.files, *pages, out / MARKER])
 
 
 def _choose_left_out(
@@ -161,25 +168,36 @@ def _describe_run(done: Finished, request: str) -> dict[str, Any]:
     return facts | {"refused": reason}
 
 
-def _prepare(model: Model, fitted: Fitted, plan: Plan) -> tuple[dict[str, Any], np.ndarray]:
-    """Refuses what could not be finished; all that a result depends on, and the data."""
-    settings = plan.to_plain() | {
+def _choose(model: Model, fitted: Fitted, plan: Plan, choice: Choice) -> Model | Guest:
+    """What draws; refused where the model was not made for the scan and nothing else is asked."""
+    first = fitted.measure(0)
+    if choice != "model" or plan.force:
+        return choose_method(model, first, choice, force=plan.force)
+    unfamiliar = find_unfamiliar(model, first)[0]
+    if not unfamiliar:
+        return model
+    other = f", --method auto takes {FALLBACK} with its network as prior" if model.is_prior else ""
+    raise RefusedError(
+        f"Not a measurement that {model.config.name} was made for: {unfamiliar}. Nothing was "
+        f"drawn; --force goes on all the same{other}"
+    )
+
+
+def _prepare(
+    model: Model, made: Model | Guest, fitted: Fitted, sampling: dict[str, Any]
+) -> tuple[dict[str, Any], np.ndarray]:
+    """All that a result depends on, and the data; refuses what could not be finished."""
+    settings = sampling | {
         "noise_std": fitted.noise.std,
         "gain": fitted.units.gain,
         "offset": fitted.units.offset,
-        "interval_factor": describe_factors(model, LEVEL),
+        "interval_factor": describe_factors(made, LEVEL),
     }
-    regions = find_region_factors(model)
+    regions = find_region_factors(made)
     if regions is not None:
         settings["region_factors"] = regions.to_plain()
     if fitted.scan.facts.get("simulated"):
         settings["simulated"] = True
-    unfamiliar = find_unfamiliar(model, fitted.measure(0))[0]
-    if unfamiliar and not plan.force:
-        raise RefusedError(
-            f"Not a measurement that {model.config.name} was made for: {unfamiliar}. Nothing was "
-            "drawn; --force goes on all the same"
-        )
     count = len(fitted.scan.data)
     check_results(fitted.scan, (count, fitted.image_shape[0], *fitted.scan.size))
     y = stack((fitted.measure(number).y[0].numpy() for number in range(count)), count)
@@ -195,7 +213,7 @@ def _keep_measurement(out: Path, fitted: Fitted, y: np.ndarray) -> None:
 
 
 def _draw_slices(
-    model: Model,
+    model: Model | Guest,
     fitted: Fitted,
     plan: Plan,
     store: Any,
@@ -234,8 +252,13 @@ def _draw_slices(
                 assert item is not None
                 keep(drawer.add(item, k))
         keep(drawer.flush())
-    previews = (draw_preview(model.method, make_item(k), plan.seed)[0] for k in range(count))
-    kept = stack((one.cpu().numpy() for one in previews), count)
+
+    def find_preview(number: int) -> np.ndarray:
+        if isinstance(model, Guest):  # what a single call of it gives is not known
+            return np.asarray(store[number]).mean(0)
+        return draw_preview(model.method, make_item(number), plan.seed)[0].cpu().numpy()
+
+    kept = stack((find_preview(number) for number in range(count)), count)
     return StoredPosteriors(model, fitted, store, kept)
 
 

@@ -146,7 +146,8 @@ def fit_scan(
     if operator is None:
         operator = _choose_operator(scan, model)
     else:
-        check_operator(operator, model)
+        if not model.is_prior:
+            check_operator(operator, model)
         _check_kind(scan, model, operator)
     _check_shape(scan, model, operator)
     if scan.kind == "image":
@@ -218,7 +219,8 @@ def _check_kind(scan: Scan, model: Model, operator: LinearOperator) -> None:
 
 def _choose_operator(scan: Scan, model: Model) -> LinearOperator:
     """What the scan says it was measured with, or the only one that the model knows."""
-    found, trained = _read_operator(scan, model), model.trained_operator
+    found = _read_operator(scan, model)
+    trained = None if model.is_prior else model.trained_operator
     if found is None:
         # Only what measures everything can be taken for granted: a hole is not seen in an image.
         if trained is None or _has_holes(trained, model):

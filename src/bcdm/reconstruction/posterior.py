@@ -242,7 +242,8 @@ def reconstruct(
             measurements of equal content have the same samples.
         sampler: Another one than DPM-Solver++.
         method: What to take where the model was not made for a measurement: "auto" takes MMPS, a
-            guided method, with the model's network as prior, if it is one.
+            guided method, with the model's network as prior, if it is one. What is called with that
+            prior and gives a method, or its import path, is taken in any case.
         force: Whether the model goes on there all the same, with a warning and a red card.
 
     Raises:

@@ -67,7 +67,7 @@ def simulate_scan(
         operator = operator or _draw_receivers(size, seed)
     if operator is None:
         operator = model.operator
-    else:
+    elif not model.is_prior:
         check_operator(operator, model)
     units = choose_units(scan, model, native)
     std = noise_std if noise_std is not None else _find_noise(model) / units.gain

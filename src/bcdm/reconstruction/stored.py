@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bcdm.checkpoint import Model
+from bcdm.checkpoint import Guest, Model
 from bcdm.reconstruction.fitting import Fitted
 from bcdm.reconstruction.posterior import Posterior
 from bcdm.spool import release
@@ -27,7 +27,9 @@ class StoredPosteriors(Sequence[Posterior]):
         previews: Of each slice, (slices, C, H, W).
     """
 
-    def __init__(self, model: Model, fitted: Fitted, store: Any, previews: NDArray[Any]) -> None:
+    def __init__(
+        self, model: Model | Guest, fitted: Fitted, store: Any, previews: NDArray[Any]
+    ) -> None:
         self._model, self._fitted = model, fitted
         self._store, self._previews = store, previews
 

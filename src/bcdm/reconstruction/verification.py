@@ -14,7 +14,10 @@ from bcdm.diffusion import DPMSolver, sample
 from bcdm.errors import InputError
 from bcdm.files import hash_path
 from bcdm.folders import MARKER, stays_inside
+from bcdm.imports import find_object, name_object
 from bcdm.measurement import Measurement
+from bcdm.methods import Method
+from bcdm.reconstruction.choice import FALLBACK, make_fallback, make_guest
 from bcdm.reconstruction.files import KEPT
 from bcdm.reconstruction.provenance import (
     FIXED,
@@ -41,13 +44,20 @@ class Verdict:
     found: str
 
 
-def verify(path: Path, source: Path | None = None, model_path: str | None = None) -> list[Verdict]:
+def verify(
+    path: Path,
+    source: Path | None = None,
+    model_path: str | None = None,
+    method: str | None = None,
+) -> list[Verdict]:
     """Checks a result against what it says of itself, and draws its first sample again.
 
     Args:
         path: A result, or the folder of one; what was written beside it must still be there.
         source: The input, to check that too.
         model_path: Where the model is; left out: where models are looked for by name.
+        method: The import path of what drew the samples, if that is no part of bcdm: what a result
+            says is compared with it, and never run by itself.
     """
     if (path / MARKER).is_file():
         path = path / MARKER
@@ -70,7 +80,7 @@ def verify(path: Path, source: Path | None = None, model_path: str | None = None
             right = hash_path(source) == stored["input"]["sha256"]
             verdicts.append(Verdict("input", right, source.name))
         if all(one.right for one in verdicts):
-            verdicts += _check_sample(folder, stored, model)
+            verdicts += _check_sample(folder, stored, model, method)
     except (KeyError, TypeError) as error:
         raise InputError(f"{path}: its provenance lacks {error}") from None
     return verdicts
@@ -130,7 +140,9 @@ def _check_slices(run: dict[str, Any], result: dict[str, Any] | None) -> list[Ve
     return [Verdict("slices", right, found)]
 
 
-def _check_sample(folder: Path, stored: dict[str, Any], model: Model) -> list[Verdict]:
+def _check_sample(
+    folder: Path, stored: dict[str, Any], model: Model, method: str | None
+) -> list[Verdict]:
     """Operator and measurement by their hashes; then the first sample, by these."""
     import zarr
 
@@ -155,8 +167,9 @@ def _check_sample(folder: Path, stored: dict[str, Any], model: Model) -> list[Ve
     scheme = settings.get("noise")
     if scheme not in (None, NOISE):
         raise InputError(f"samples are keyed {scheme!r}, by a later version: use that one")
+    drew = _find_method(settings.get("method"), method, model, measurement)
     first = sample(
-        model.method.condition(measurement),
+        drew.condition(measurement),
         DPMSolver(settings["churn"]),
         steps=settings["calls"],
         seed=settings["seed"],
@@ -178,3 +191,19 @@ def _check_sample(folder: Path, stored: dict[str, Any], model: Model) -> list[Ve
     if any(stored["made by"][name] != value for name, value in here.items()):
         where += "; made by other versions or numbers of threads"
     return [*verdicts, Verdict("first sample, drawn again", away <= TOLERANCE, where)]
+
+
+def _find_method(
+    said: str | None, given: str | None, model: Model, measurement: Measurement
+) -> Method:
+    """What drew the samples; code that is no part of bcdm only where the user names it."""
+    if said is None:
+        return model.method
+    if said == FALLBACK:
+        return make_fallback(model, measurement, "").method
+    if given is None or name_object(find_object(given)) != said:
+        raise InputError(
+            f"the samples were drawn by {said}, code that is no part of bcdm: --method {said} runs "
+            "it again"
+        )
+    return make_guest(model, measurement, given).method

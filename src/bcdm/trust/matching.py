@@ -79,6 +79,8 @@ def check_operator(operator: LinearOperator, model: Model) -> None:
         away = float((own - other).abs().square().sum().sqrt())
         if away <= _ROUNDING * float(own.abs().square().sum().sqrt()):
             return
+    if model.is_prior:
+        raise UnfitError(f"{model.config.name} is a prior, trained without measurements")
     raise UnfitError(
         f"{model.config.name} is made for one operator, {type(trained).__name__}, and the one "
         "given measures something else: choose a model of a family"
