@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup check format test test-slow mutate docs bench
+.PHONY: setup check format test test-slow test-deepinv mutate docs bench
 
 setup:  ## install the package with all extras and the developers' tools
 	test -x $(BIN)/python || python3 -m venv $(VENV)
@@ -26,6 +26,14 @@ test:  ## tests, docstring examples, README examples, on all cores
 
 test-slow:
 	$(BIN)/pytest -m slow
+
+test-deepinv: OTHER := .venv-deepinv/bin
+test-deepinv:  ## with deepinv, whose torchvision needs another torch: an environment of its own
+	test -x $(OTHER)/python || python3 -m venv .venv-deepinv
+	$(OTHER)/python -m pip install --quiet torch==2.14.1 torchvision==0.29.1 deepinv
+	$(OTHER)/python -m pip install --quiet -e '.[data]' hypothesis pytest sybil
+	$(OTHER)/pytest tests/operators/test_adapters.py tests/reconstruction/test_reconstructor.py
+	$(OTHER)/bcdm benchmark deepinv --json benchmarks/deepinv.json
 
 mutate:  ## do the tests notice small changes to the code? Record in benchmarks/mutation.json
 	$(BIN)/python tools/mutation

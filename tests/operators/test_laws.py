@@ -18,10 +18,12 @@ from bcdm.operators import (
     Composed,
     Dense,
     Diagonal,
+    Factored,
     FourierMask,
     Identity,
     LinearOperator,
     MatrixFree,
+    Outer,
     PixelMask,
     Root,
     Sense,
@@ -63,6 +65,30 @@ def coils(*shape: int) -> Tensor:
 
 def blur(x: Tensor) -> Tensor:
     return 0.5 * x + 0.3 * x.roll(1, -1) + 0.2 * x.roll(2, -2) * (x.shape[-1] > 1)
+
+
+def rows(count: int) -> Tensor:
+    """Orthonormal, (count, 8)."""
+    return torch.linalg.qr(normal(8, count, seed=13))[0].mT
+
+
+def factored(batch: int) -> Factored:
+    """Five of eight directions along the last axis."""
+    right, left = rows(5), torch.linalg.qr(normal(7, 5, seed=14))[0]
+    return Factored(
+        lambda c: c @ left.mT.to(c),
+        lambda y: y @ left.to(y),
+        lambda c: c @ right.to(c),
+        lambda x: x @ right.mT.to(x),
+        normal(batch, 2, 6, 5, seed=15),
+        SHAPE,
+    )
+
+
+def find_powers() -> Tensor:
+    """Of the filter 1, 2, 1 along rows, for each frequency."""
+    gains = 2 + 2 * torch.cos(2 * torch.pi * torch.arange(6, dtype=torch.float64) / 6)
+    return gains.square()[None, None, :, None].expand(1, 2, 6, 5).clone()
 
 
 TABLE = [
@@ -116,6 +142,12 @@ TABLE = [
         torch.complex128, (1, 5, 7), tolerance=1e-6),
     Row("sense-per-sample", lambda: Sense(coils(BATCH, 2, 6, 8), mask(BATCH, 1, 6, 8),
         tolerance=1e-10), torch.complex128, (1, 6, 8), tolerance=1e-6),
+    Row("factored", lambda: factored(1)),
+    Row("factored-per-sample", lambda: factored(BATCH)),
+    Row("outer-rows", lambda: Outer(lambda x: x @ rows(3).mT.to(x), lambda y: y @ rows(3).to(y),
+        torch.ones(1, dtype=torch.float64), SHAPE)),
+    Row("outer-filter", lambda: Outer(*[lambda x: 2 * x + x.roll(1, -2) + x.roll(-1, -2)] * 2,
+        find_powers(), SHAPE)),
     Row("matrix-free", lambda: MatrixFree(blur, shape=SHAPE, tolerance=1e-10), tolerance=1e-6),
     Row("matrix-free-given-adjoint",
         lambda: MatrixFree(lambda x: x[..., ::2], lambda y: torch.stack([y, 0 * y], -1).flatten(-2),
@@ -300,7 +332,7 @@ def test_an_operator_knows_how_many_samples_it_is_for(row: Row) -> None:
 def test_what_is_stored_is_plain(row: Row) -> None:
     """Tensors and settings are the whole of an operator, or it refuses to be stored."""
     operator, x = row.build(), image(row)
-    if isinstance(operator, MatrixFree | Composed | Root):
+    if isinstance(operator, MatrixFree | Composed | Root | Factored | Outer):
         with pytest.raises(InputError, match="cannot be stored"):
             operator.settings()
         return

@@ -10,7 +10,7 @@ from torch import Tensor
 from bcdm.checkpoint import load
 from bcdm.errors import InputError, ShapeError
 from bcdm.operators import FourierMask, MatrixFree, PixelMask
-from bcdm.operators.adapters import from_physics
+from bcdm.operators.adapters import from_deepinv
 from bcdm.reconstruction import Reconstructor
 from bcdm.trust import UnfitError
 
@@ -49,7 +49,7 @@ def test_it_gives_what_the_model_gives(masked: Path, holes: Holes, images: Tenso
     model = load(masked)
     y = holes.A((images + 1) / 2)
     found = Reconstructor(model)(y, holes, unused=1)
-    _, operator = from_physics(holes, y, model.shape)
+    _, operator = from_deepinv(holes, y, model.shape)
     assert isinstance(operator, PixelMask)
     measurement = Reconstructor(model).measure(y, holes)
     assert measurement.std.tolist() == [0.05]
@@ -65,7 +65,7 @@ def test_it_gives_what_the_model_gives(masked: Path, holes: Holes, images: Tenso
 def test_any_linear_physics_will_do(masked: Path, images: Tensor) -> None:
     model, physics = load(masked), Sums()
     y = physics.A((images + 1) / 2)
-    _, operator = from_physics(physics, y, model.shape)
+    _, operator = from_deepinv(physics, y, model.shape)
     assert isinstance(operator, MatrixFree)
     with pytest.raises(UnfitError, match="made for one operator"):
         Reconstructor(model)(y, physics)
@@ -100,14 +100,14 @@ def test_with_deepinv(masked: Path, scanner: Path, images: Tensor) -> None:
         (1, 16, 16), mask=model.operator.mask.float()[None], noise_model=noise
     )
     y = inpainting(clean)
-    assert isinstance(from_physics(inpainting, y, model.shape)[1], PixelMask)
+    assert isinstance(from_deepinv(inpainting, y, model.shape)[1], PixelMask)
     found = Reconstructor(model)(y, inpainting)
     assert found.shape == clean.shape
     blur = deepinv.physics.Blur(
         deepinv.physics.blur.gaussian_blur(0.8), padding="circular", noise_model=noise
     )
     y = blur(clean)
-    assert isinstance(from_physics(blur, y, model.shape)[1], MatrixFree)
+    assert isinstance(from_deepinv(blur, y, model.shape)[1], MatrixFree)
     assert float((blur.A(Reconstructor(model)(y, blur)) - y).norm() / y.norm()) < 0.2
 
     model = load(scanner)
@@ -116,7 +116,7 @@ def test_with_deepinv(masked: Path, scanner: Path, images: Tensor) -> None:
     )
     x = torch.cat([clean, torch.zeros_like(clean)], 1)
     y = mri(x)
-    data, operator = from_physics(mri, y, model.shape)
+    data, operator = from_deepinv(mri, y, model.shape)
     assert isinstance(operator, FourierMask)
     assert data.is_complex()
     reconstructor = Reconstructor(model)

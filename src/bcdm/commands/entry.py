@@ -11,7 +11,7 @@ from bcdm.commands.benchmarks import benchmark
 from bcdm.commands.data import data
 from bcdm.commands.doctor import doctor, models
 from bcdm.commands.echo import listen, say
-from bcdm.commands.exam import mixture
+from bcdm.commands.exam import deepinv, mixture
 from bcdm.commands.examples import show_examples
 from bcdm.commands.failures import EXIT_CODES, INTERRUPTED, describe_failure
 from bcdm.commands.inputs import inspect
@@ -35,7 +35,7 @@ def cli() -> None:
     """Reconstruct images from measurements by sampling the true posterior."""
 
 
-for _command in (mixture, paper):
+for _command in (deepinv, mixture, paper):
     benchmark.add_command(_command)
 for _command in (reconstruct, inspect, verify, feature, demo, prepare, train, evaluate, calibrate):
     cli.add_command(_command)

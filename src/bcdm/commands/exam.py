@@ -1,14 +1,15 @@
-"""`bcdm benchmark mixture`: the exam that anybody's method can take."""
+"""Exams of what comes from elsewhere: `bcdm benchmark mixture` and `bcdm benchmark deepinv`."""
 
 from pathlib import Path
 
 import click
 
 from bcdm.commands.echo import finish, name_command, say
-from bcdm.commands.options import exam_options
+from bcdm.commands.extras import require
+from bcdm.commands.options import exam_options, records_option
 from bcdm.errors import InputError
 
-__all__ = ["mixture"]
+__all__ = ["deepinv", "mixture"]
 
 
 @click.command()
@@ -65,3 +66,19 @@ def mixture(
     chosen = [known[name] for name in cases] or (bench.FULL_CASES if full else bench.CASES)
     records = bench.examine(others, name_command(), cases=chosen, smoke=smoke, report=say)
     finish(records, path)
+
+
+@click.command()
+@click.option("--only", multiple=True, metavar="PHYSICS", help="Such as MRI; left out: all.")
+@records_option
+def deepinv(only: tuple[str, ...], path: Path | None) -> None:
+    """Physics of deepinv as operators: exact beside dense, time of a call, PSNR beside linear.
+
+    It needs deepinv, which needs a newer torch than the package index has for processors alone:
+    `make test-deepinv` makes an environment of its own.
+    """
+    require("deepinv", "PIL")
+    from bcdm.benchmark import physics as bench
+
+    records = bench.run(name_command(), only=only, report=say)
+    finish(records, path, bench.KEYS, bench.COLUMNS)

@@ -37,6 +37,7 @@ EXAMPLES = {
     "benchmark trust": "bcdm benchmark trust ixi64-mri --limit 40",
     "benchmark noise": "bcdm benchmark noise ixi64-mri --limit 40",
     "benchmark calls": "bcdm benchmark calls ixi64-mri --limit 16 --calls 10 --calls 20",
+    "benchmark deepinv": "bcdm benchmark deepinv --only MRI --json deepinv.json",
     "benchmark mixture": "bcdm benchmark mixture --method mypackage.methods:Mine",
     "benchmark paper": "bcdm benchmark paper --task inpaint --out inpaint --smoke",
     "study": "bcdm study parameterisation/mri.yaml --out study --smoke",

@@ -1,8 +1,10 @@
 """Linear operators: A, A^T and functions of A^T A. They know no noise and no diffusion."""
 
+from bcdm.operators.adapters import Physics, from_deepinv
 from bcdm.operators.base import Coefficient, LinearOperator, Spectral
 from bcdm.operators.checking import OperatorCheck, check_operator
 from bcdm.operators.dense import Dense, to_matrix
+from bcdm.operators.factored import Factored, Outer
 from bcdm.operators.fourier import CircularBlur, FourierMask
 from bcdm.operators.krylov import Composed, ConvergenceReport, ConvergenceWarning, MatrixFree
 from bcdm.operators.pixel import BlockMean, Diagonal, Identity, PixelMask
@@ -18,16 +20,20 @@ __all__ = [
     "ConvergenceWarning",
     "Dense",
     "Diagonal",
+    "Factored",
     "FourierMask",
     "Identity",
     "LinearOperator",
     "MatrixFree",
     "OperatorCheck",
+    "Outer",
+    "Physics",
     "PixelMask",
     "Root",
     "Sense",
     "Spectral",
     "check_operator",
+    "from_deepinv",
     "to_matrix",
     "whiten_coils",
 ]

@@ -11,7 +11,7 @@ from bcdm.diffusion import posterior_mean
 from bcdm.errors import InputError
 from bcdm.identity import identify
 from bcdm.measurement import Measurement
-from bcdm.operators.adapters import Physics, from_physics
+from bcdm.operators.adapters import Physics, from_deepinv
 from bcdm.reconstruction.choice import Choice, choose_method
 from bcdm.reconstruction.posterior import CALLS, Posterior, reconstruct
 
@@ -88,7 +88,7 @@ class Reconstructor(nn.Module):
 
     def measure(self, y: Tensor, physics: Physics) -> Measurement:
         """The data as a measurement in the model's units."""
-        data, operator = from_physics(physics, y, tuple(self.model.shape))
+        data, operator = from_deepinv(physics, y, tuple(self.model.shape))
         blank = torch.full((len(y), *self.model.shape), self.offset, device=y.device, dtype=y.dtype)
         std = self.noise_std
         if std is None:
