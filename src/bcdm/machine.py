@@ -63,7 +63,7 @@ def list_devices() -> list[str]:
     return devices
 
 
-def find_device(name: str) -> torch.device:
+def find_device(name: str | torch.device) -> torch.device:
     """The device of a name; "auto" is the first beside the processor, if there is one.
 
     >>> find_device("cpu")
@@ -75,8 +75,9 @@ def find_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         raise InputError(f"{name!r} is no device: choose among {list_devices()}") from None
-    known = {torch.device(one).type for one in list_devices()}
-    if device.type not in known:
+    known = [torch.device(one) for one in list_devices()]
+    same = [one.index for one in known if one.type == device.type]
+    if not same or (device.index is not None and not {None, device.index} & set(same)):
         raise InputError(f"there is no {name} here: choose among {list_devices()}")
     return device
 
@@ -92,7 +93,9 @@ def choose_precision(precision: Precision, device: torch.device) -> Literal["flo
     else:
         fast = device.type == "cuda" and torch.cuda.is_bf16_supported()
     if precision == "auto":
-        return "bfloat16" if fast else "float32"
+        chosen: Literal["float32", "bfloat16"] = "bfloat16" if fast else "float32"
+        _say_once(f"networks compute in {chosen}, the fastest that {device.type} has here")
+        return chosen
     if precision == "bfloat16" and not fast:
         _say_once(f"{device.type} here has no fast bfloat16: float32 is faster")
     return precision

@@ -30,7 +30,7 @@ def run(
     name: str, options: Options, command: str, *, report: Callable[[str], None] = print
 ) -> list[Record]:
     """Evaluates and returns the records."""
-    model = load(name)
+    model = load(name).to(options.device)
     source, chosen = choose_images(model, options.data, options.split, options.limit)
     problem = choose_problem(model, options)
     scores, samples, truths, references = Scores(), [], [], []
@@ -81,7 +81,7 @@ def _reconstruct(
     solver = DPMSolver(options.churn)
     # By the number of the image: simulated data are rounded differently on other machines.
     names = [str(row) for row in rows]
-    with autocast(x.device, options.precision):
+    with autocast(model.device, options.precision):
         mean = posterior_mean(posterior, seed=options.seed, items=names)
         drawn = torch.stack(
             [

@@ -28,6 +28,7 @@ class Options:
         batch: Images at once.
         seed: Of measurement noise and samples.
         precision: Of the network; "auto" is the fastest that the processor has.
+        device: Where the network runs.
         operator: What to measure with: settings as YAML, a file, or an import path; default: the
             model's own.
         noise_std: Of the measurements; default: the model's own.
@@ -48,6 +49,7 @@ class Options:
     batch: int = 16
     seed: int = 0
     precision: Precision = "float32"
+    device: str = "cpu"
     operator: str | None = None
     noise_std: float | None = None
     lpips: Path | None = None

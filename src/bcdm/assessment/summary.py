@@ -12,6 +12,7 @@ from bcdm.assessment.records import Record
 from bcdm.assessment.statistics import bootstrap
 from bcdm.checkpoint import Model, read_facts, write_facts
 from bcdm.evaluation import describe_ssim
+from bcdm.machine import choose_precision
 
 __all__ = ["summarise", "write_card"]
 
@@ -44,17 +45,20 @@ def summarise(
         base["operator"] = options.operator
     if options.noise_std is not None:
         base["noise_std"] = options.noise_std
+    precision = choose_precision(options.precision, model.device)
     whole: dict[str, object] = {
         "samples": options.samples,
         "calls": options.calls,
         "churn": options.churn,
-        "precision": options.precision,
+        "precision": precision,
     }
+    if model.device.type != "cpu":
+        whole["device"] = str(model.device)
     effort: dict[str, dict[str, object]] = {
         "zero-filled": {},
         "Wiener": {},
         "truth": {},
-        "one-call mean": {"samples": 0, "calls": 1, "precision": options.precision},
+        "one-call mean": {"samples": 0, "calls": 1, "precision": precision},
         "sample mean": whole | {"samples": min(options.samples, options.mean_samples)},
         "single sample": whole | {"samples": 1},
     }

@@ -51,6 +51,7 @@ def run(
     calls: int = CALLS,
     seed: int = 100,
     precision: Precision = "float32",
+    device: str = "cpu",
     report: Callable[[str], None],
 ) -> list[Record]:
     """Judges every case; parts that are done are kept in `work`.
@@ -67,16 +68,18 @@ def run(
         calls: Network calls per sample.
         seed: Of all measurements and samples.
         precision: "bfloat16" runs the network in autocast.
+        device: Where the network runs.
         report: Hears of progress.
     """
-    with autocast("cpu", precision):
+    model = load(name).to(device)
+    with autocast(model.device, precision):
         return _run(
-            name, data, work, scores, command, limit, intervals, calls, seed, precision, report
+            model, data, work, scores, command, limit, intervals, calls, seed, precision, report
         )
 
 
 def _run(
-    name: str,
+    model: Model,
     data: Path | None,
     work: Path,
     scores: Path | None,
@@ -88,10 +91,9 @@ def _run(
     precision: str,
     report: Callable[[str], None],
 ) -> list[Record]:
-    model = load(name)
     calibration = Calibration.of(model)
     if calibration is None:
-        raise InputError(f"{name} has no calibration: run bcdm calibrate first")
+        raise InputError(f"{model.name} has no calibration: run bcdm calibrate first")
     record = partial(Record, seed=seed, command=command)
     facts: dict[str, object] = {
         "calls": calls,

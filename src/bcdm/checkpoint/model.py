@@ -57,18 +57,19 @@ class Model:
     @property
     def device(self) -> torch.device:
         """Where its network is."""
-        weight = next(self.method.network.parameters(), None)
-        return torch.device("cpu") if weight is None else weight.device
+        return self.method.device or torch.device("cpu")
 
     def to(self, device: torch.device | str) -> "Model":
-        """A copy on another device; itself if it is there already."""
-        place = find_device(str(device))
+        """A copy whose network is on another device; itself if it is there already.
+
+        Measurements and samples stay where they are: each call brings them to the network and back.
+        """
+        place = find_device(device)
         if place.type == self.device.type and place.index in (None, self.device.index):
             return self
-        method = replace(self.method, network=deepcopy(self.method.network).to(place))
-        operator = self.trained_operator
-        moved = None if operator is None else operator.to(place)
-        return replace(self, method=method, trained_operator=moved)
+        return replace(
+            self, method=replace(self.method, network=deepcopy(self.method.network).to(place))
+        )
 
     @property
     def name(self) -> str:

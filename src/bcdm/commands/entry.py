@@ -15,6 +15,7 @@ from bcdm.commands.exam import deepinv, mixture
 from bcdm.commands.examples import show_examples
 from bcdm.commands.failures import EXIT_CODES, INTERRUPTED, describe_failure
 from bcdm.commands.inputs import inspect
+from bcdm.commands.judging import calls, trust
 from bcdm.commands.models import calibrate, evaluate, prepare, train
 from bcdm.commands.reconstruct import demo, reconstruct
 from bcdm.commands.results import feature, verify
@@ -35,7 +36,7 @@ def cli() -> None:
     """Reconstruct images from measurements by sampling the true posterior."""
 
 
-for _command in (deepinv, mixture, paper):
+for _command in (calls, deepinv, mixture, paper, trust):
     benchmark.add_command(_command)
 for _command in (reconstruct, inspect, verify, feature, demo, prepare, train, evaluate, calibrate):
     cli.add_command(_command)

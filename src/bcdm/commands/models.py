@@ -7,7 +7,7 @@ import click
 
 from bcdm.commands.echo import answer, finish, name_command, say
 from bcdm.commands.extras import require
-from bcdm.commands.options import data_option, precision_option, records_option
+from bcdm.commands.options import data_option, device_option, precision_option, records_option
 from bcdm.commands.settings import SettingsFile
 from bcdm.errors import InputError
 
@@ -50,6 +50,7 @@ def prepare(folder: Path, out: Path, size: tuple[int, int] | None) -> None:
     metavar="FILE",
     help="A stored operator, instead of what CONFIG says.",
 )
+@device_option("auto")
 @click.option("--dry-run", is_flag=True, help="Print plan, parameters, memory and ETA only.")
 def train(
     config: Path,
@@ -57,6 +58,7 @@ def train(
     out: Path | None,
     overrides: tuple[str, ...],
     operator: Path | None,
+    device: str,
     dry_run: bool,
 ) -> None:
     """Train a model from one YAML file; the same command goes on after any interruption.
@@ -74,7 +76,9 @@ def train(
 
     keep_memory()
     given = load_operator(operator) if operator is not None else None
-    run.run(config, overrides, data, out, dry_run=dry_run, report=say, operator=given)
+    run.run(
+        config, overrides, data, out, dry_run=dry_run, report=say, operator=given, device=device
+    )
 
 
 @click.command()
@@ -92,6 +96,7 @@ def train(
 @click.option("--batch", default=16, show_default=True)
 @click.option("--seed", default=0, show_default=True)
 @precision_option
+@device_option()
 @click.option(
     "--lpips", type=click.Path(path_type=Path), help="Weights, in the data folder or not."
 )
@@ -112,6 +117,7 @@ def evaluate(
     batch: int,
     seed: int,
     precision: "Precision",
+    device: str,
     lpips: Path | None,
     figure: Path | None,
     strict: bool,
@@ -136,6 +142,7 @@ def evaluate(
         batch=batch,
         seed=seed,
         precision=precision,
+        device=device,
         lpips=lpips,
         figure=figure,
         strict=strict,
@@ -172,6 +179,7 @@ def evaluate(
     help="Only store what a family's operators look like; needs no images.",
 )
 @precision_option
+@device_option()
 @click.option("--seed", default=0, show_default=True)
 def calibrate(
     model: str,
@@ -185,6 +193,7 @@ def calibrate(
     keep_looks: bool,
     only_family: bool,
     precision: "Precision",
+    device: str,
     seed: int,
 ) -> None:
     """Fit a model's trust card and the width of its intervals on validation images."""
@@ -196,7 +205,7 @@ def calibrate(
     from bcdm.machine import autocast
     from bcdm.reconstruction import calibrating
 
-    loaded = load(model)
+    loaded = load(model).to(device)
     if only_family or loaded.familiarity is not None:
         store_cloud(find_model(model))
         answer("stored what operators of its family look like")
@@ -213,7 +222,7 @@ def calibrate(
     if keep_intervals:
         factors, local, regions, before = _read_widths(loaded, model)
         on += f"; intervals as before, on {before}"
-    with autocast("cpu", precision):
+    with autocast(loaded.device, precision):
         found = calibrating.calibrate(
             loaded,
             images,

@@ -8,6 +8,7 @@ import click
 
 __all__ = [
     "data_option",
+    "device_option",
     "exam_options",
     "mask_option",
     "operator_option",
@@ -46,6 +47,12 @@ def precision_option(command: Command) -> Command:
     return click.option("--precision", type=kind, default="float32", show_default=True, help=said)(
         command
     )
+
+
+def device_option(default: str = "cpu") -> Callable[[Command], Command]:
+    """Where networks run."""
+    said = "Where networks run: cpu, cuda, cuda:1, mps; auto is the first beside the processor."
+    return click.option("--device", default=default, show_default=True, help=said)
 
 
 def mask_option(command: Command) -> Command:

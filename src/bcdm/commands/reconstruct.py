@@ -10,7 +10,12 @@ from bcdm.commands.echo import answer, say
 from bcdm.commands.extras import require
 from bcdm.commands.failures import INTERRUPTED
 from bcdm.commands.inputs import for_each
-from bcdm.commands.options import mask_option, operator_option, plan_options
+from bcdm.commands.options import (
+    device_option,
+    mask_option,
+    operator_option,
+    plan_options,
+)
 from bcdm.commands.requests import Given, describe_request, name_left_out, show_finished
 from bcdm.errors import InputError
 from bcdm.folders import find_finished
@@ -66,6 +71,7 @@ __all__ = ["demo", "reconstruct"]
     help="auto: outside of what the model was made for, MMPS with its network as prior. A path: "
     "called with that prior, it gives a method.",
 )
+@device_option()
 @click.option("--force", is_flag=True, help="Write results although the trust card is red.")
 @click.option("--no-report", is_flag=True, help="Write no report.html.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done.")
@@ -88,6 +94,7 @@ def reconstruct(
     keep_complex: bool,
     simulate: bool,
     method: str,
+    device: str,
     force: bool,
     no_report: bool,
     dry_run: bool,
@@ -131,7 +138,7 @@ def reconstruct(
         from bcdm.checkpoint import load
         from bcdm.reconstruction.files import Plan
 
-        loaded = load(model)
+        loaded = load(model).to(device)
         plan = Plan(samples=samples, calls=calls, seed=seed, batch=batch, force=force)
 
     def run(path: Path) -> None:

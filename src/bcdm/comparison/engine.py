@@ -163,7 +163,7 @@ def _score(
         measurement = Measurement.simulate(
             x[part], problem.operator, problem.noise_std, seed=task.seed, indices=rows[part]
         )
-        with _choose_precision(task):
+        with _choose_precision(task, models):
             drawn = best.draw(measurement, rows[part], task.samples, task.seed)
             one_call = best.estimate(measurement, rows[part], task.seed)
         lost += int((~drawn.samples.isfinite()).flatten(2).any(-1).sum())
@@ -205,7 +205,7 @@ def _tune(task: Task, one: Contender, models: Mapping[str, Model], data: Path | 
     measurement = Measurement.simulate(
         x, problem.operator, problem.noise_std, seed=task.seed + 1, indices=rows
     )
-    with _choose_precision(task):
+    with _choose_precision(task, models):
         drawn = one.draw(measurement, rows, task.tune_samples, task.seed + 1).samples
     if not bool(drawn.isfinite().all()):
         return float("inf")
@@ -213,8 +213,10 @@ def _tune(task: Task, one: Contender, models: Mapping[str, Model], data: Path | 
     return float((drawn[0] - x).abs().mean() if len(drawn) == 1 else crps(drawn, x).mean())
 
 
-def _choose_precision(task: Task) -> contextlib.AbstractContextManager[object]:
-    return autocast("cpu", task.precision)
+def _choose_precision(
+    task: Task, models: Mapping[str, Model]
+) -> contextlib.AbstractContextManager[object]:
+    return autocast(next(iter(models.values())).device, task.precision)
 
 
 def _describe(

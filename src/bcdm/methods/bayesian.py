@@ -1,6 +1,7 @@
 r"""Learned Bayesian conditioning: a network fed with a sufficient statistic of $x_t$ and $y$."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -30,12 +31,21 @@ class Bayesian:
     schedule: Schedule
     parameterisation: Parameterisation
 
+    @property
+    def device(self) -> torch.device | None:
+        """Where the network is; None where it has no weights."""
+        weight = next(self.network.parameters(), None)
+        return None if weight is None else weight.device
+
     def __repr__(self) -> str:
         name = type(self.network).__name__
         return f"Bayesian({name}, {self.schedule}, {self.parameterisation})"
 
     def condition(self, measurement: Measurement) -> "BayesianDenoiser":
-        """Binds measurements; one network call then gives their posterior means."""
+        """Binds measurements; one network call then gives their posterior means.
+
+        They may lie on another device than the network: images are brought to it and back.
+        """
         self._check_precision(measurement)
         return BayesianDenoiser(self, measurement)
 
@@ -90,6 +100,15 @@ class BayesianDenoiser:
         """What the measurement gives."""
         return self.measurement.image
 
+    @cached_property
+    def _placed(self) -> Measurement:
+        """The measurements where the network is."""
+        device = self.method.device
+        here = device is None or device == self.measurement.y.device
+        return self.measurement if here else self.measurement.to(device)
+
     def __call__(self, x_t: Tensor, level: NoiseLevel) -> Tensor:
-        r"""$E[x_0 \mid x_t, y]$ by one pass of the network."""
-        return self.method.estimate(Conditioning(self.measurement, level), x_t)
+        r"""$E[x_0 \mid x_t, y]$ by one pass of the network, where x_t is."""
+        placed = self._placed
+        mean = self.method.estimate(Conditioning(placed, level), x_t.to(placed.y.device))
+        return mean.to(x_t.device)

@@ -222,6 +222,7 @@ def reconstruct(
     sampler: Sampler | None = None,
     method: Choice = "model",
     force: bool = False,
+    device: torch.device | str | None = None,
 ) -> Posterior:
     """Draws from the posterior of every measurement of a batch.
 
@@ -245,15 +246,19 @@ def reconstruct(
             guided method, with the model's network as prior, if it is one. What is called with that
             prior and gives a method, or its import path, is taken in any case.
         force: Whether the model goes on there all the same, with a warning and a red card.
+        device: Where the model's network runs, such as "cuda" or "auto"; where it is when left out.
+            Measurement and samples stay where the measurement is. Methods of your own know where
+            their networks are.
 
     Raises:
         UnfitError: The model was not made for a measurement.
     """
     made = welcome(model)
     if isinstance(made, Model):
-        if measurement.y.device != made.device:
-            measurement = measurement.to(made.device)
+        made = made if device is None else made.to(device)
         made = choose_method(made, measurement, method, force=force)
+    elif device is not None:
+        raise InputError("device is for trained models: put the network of your method there")
     sampling = Sampling(samples, calls, churn, seed, batch, sampler)
     count = len(measurement.y)
     names = identify(measurement) if items is None else list(items)

@@ -138,5 +138,6 @@ def collect(
         "python": platform.python_version(),
         "processor": platform.machine(),
         "threads": torch.get_num_threads(),
+        "device": str(model.device),
     }
     return {"id": hash_content(fixed), **fixed, "made by": made_by}

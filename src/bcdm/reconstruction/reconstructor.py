@@ -31,6 +31,7 @@ class Reconstructor(nn.Module):
         value_range: Black and white of the images of the physics, as deepinv has them.
         method: What to take for physics that the model was not made for; see `bcdm.reconstruct`.
         force: Whether to take the model for them all the same.
+        device: Where the network runs; where the model has it when left out.
     """
 
     def __init__(
@@ -44,9 +45,11 @@ class Reconstructor(nn.Module):
         value_range: tuple[float, float] = (0.0, 1.0),
         method: Choice = "model",
         force: bool = False,
+        device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
-        self.model = model if isinstance(model, Model) else load(model)
+        loaded = model if isinstance(model, Model) else load(model)
+        self.model = loaded if device is None else loaded.to(device)
         # Registered, so that .to(device) and .eval() reach the network.
         self.network = self.model.method.network
         self.samples, self.calls, self.seed = samples, calls, seed

@@ -41,6 +41,7 @@ def run(
     dry_run: bool,
     report: Callable[[str], None],
     operator: LinearOperator | None = None,
+    device: str = "auto",
 ) -> Path:
     """Trains, or goes on training, and writes the model; returns the model's folder.
 
@@ -53,7 +54,7 @@ def run(
             report(line)
         return folder
     images, validation = _open_data(config, data)
-    with open_processes() as processes:
+    with open_processes(device) as processes:
         trainer = Trainer(config, images, validation, folder, processes, operator, data)
         if dry_run:
             for line in plan(trainer).splitlines():
@@ -81,6 +82,7 @@ def train(
     operator: LinearOperator | None = None,
     data: str | Path | None = None,
     out: str | Path | None = None,
+    device: str = "auto",
     report: Callable[[str], None] = print,
 ) -> Model:
     """Trains a model from a file of settings, with an operator of your own.
@@ -94,10 +96,19 @@ def train(
         operator: Any linear operator for the prepared images; left out: that of the file.
         data: The data folder; BCDM_DATA when left out.
         out: Where the run is kept; runs/NAME when left out.
+        device: Where to train; "auto" is CUDA where there is some.
         report: Takes lines of progress.
     """
     folders = [Path(folder) if folder is not None else None for folder in (data, out)]
-    model = run(Path(path), overrides, *folders, dry_run=False, report=report, operator=operator)
+    model = run(
+        Path(path),
+        overrides,
+        *folders,
+        dry_run=False,
+        report=report,
+        operator=operator,
+        device=device,
+    )
     return load(model, operator)
 
 

@@ -23,6 +23,7 @@ from bcdm.checkpoint.building import (
 from bcdm.checkpoint.settings import RunConfig
 from bcdm.data import Augmentation, ImageBatches, ImageSource
 from bcdm.errors import InputError
+from bcdm.machine import autocast, find_device
 from bcdm.operators import LinearOperator
 from bcdm.training.logs import Log
 from bcdm.training.objective import Objective, Objectives
@@ -48,12 +49,16 @@ class Processes:
 
 
 @contextlib.contextmanager
-def open_processes() -> Iterator[Processes]:
-    """Joins the processes that torchrun started; a run of one needs none."""
+def open_processes(device_name: str = "auto") -> Iterator[Processes]:
+    """Joins the processes that torchrun started; a run of one needs none.
+
+    Args:
+        device_name: Where to train; "auto" is CUDA where there is some. Of several processes on
+            CUDA each takes a device of its own.
+    """
     world = int(os.environ.get("WORLD_SIZE", "1"))
-    cuda = torch.cuda.is_available()
-    local = int(os.environ.get("LOCAL_RANK", "0"))
-    device = torch.device("cuda", local) if cuda else torch.device("cpu")
+    device = _choose_device(device_name, world)
+    cuda = device.type == "cuda"
     if cuda:
         torch.cuda.set_device(device)
     if world == 1:
@@ -64,6 +69,15 @@ def open_processes() -> Iterator[Processes]:
         yield Processes(dist.get_rank(), world, device)
     finally:
         dist.destroy_process_group()
+
+
+def _choose_device(name: str, world: int) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    device = find_device(name)
+    if device.type == "cuda" and (device.index is None or world > 1):
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return device
 
 
 class Trainer:
@@ -244,8 +258,7 @@ class Trainer:
             yield
 
     def _precision(self) -> contextlib.AbstractContextManager[object]:
-        enabled = self.config.training.precision == "bfloat16"
-        return torch.autocast(self.processes.device.type, torch.bfloat16, enabled=enabled)
+        return autocast(self.processes.device, self.config.training.precision)
 
     def _average_over_processes(self, loss: Tensor) -> float:
         if self.processes.world > 1:
