@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup check format test test-slow test-deepinv mutate docs bench
+.PHONY: setup check format test test-slow test-deepinv test-diffusers mutate docs bench
 
 setup:  ## install the package with all extras and the developers' tools
 	test -x $(BIN)/python || python3 -m venv $(VENV)
@@ -34,6 +34,13 @@ test-deepinv:  ## with deepinv, whose torchvision needs another torch: an enviro
 	$(OTHER)/python -m pip install --quiet -e '.[data]' hypothesis pytest sybil
 	$(OTHER)/pytest tests/operators/test_adapters.py tests/reconstruction/test_reconstructor.py
 	$(OTHER)/bcdm benchmark deepinv --json benchmarks/deepinv.json
+
+test-diffusers: OTHER := .venv-diffusers/bin
+test-diffusers:  ## with diffusers, in an environment of its own
+	test -x $(OTHER)/python || python3 -m venv .venv-diffusers
+	$(OTHER)/python -m pip install --quiet torch==2.13.0 diffusers
+	$(OTHER)/python -m pip install --quiet -e . hypothesis pytest sybil
+	$(OTHER)/pytest tests/diffusion/test_pretrained.py
 
 mutate:  ## do the tests notice small changes to the code? Record in benchmarks/mutation.json
 	$(BIN)/python tools/mutation

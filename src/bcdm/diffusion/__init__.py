@@ -1,6 +1,7 @@
 """Diffusion: schedules, the denoiser contract, samplers. It knows no measurement."""
 
 from bcdm.diffusion.denoiser import Denoiser, to_noise, to_score
+from bcdm.diffusion.pretrained import Pretrained, from_diffusers, from_edm, from_table
 from bcdm.diffusion.samplers import (
     DDIM,
     Ancestral,
@@ -15,7 +16,7 @@ from bcdm.diffusion.samplers import (
     choose_sampler,
 )
 from bcdm.diffusion.sampling import NoiseSource, posterior_mean, run_chain, sample
-from bcdm.diffusion.schedules import VE, VP, Bridge, NoiseLevel, Schedule, paper_grid
+from bcdm.diffusion.schedules import VE, VP, Bridge, NoiseLevel, Schedule, Tabled, paper_grid
 
 __all__ = [
     "DDIM",
@@ -31,11 +32,16 @@ __all__ = [
     "NoiseLevel",
     "NoiseSource",
     "PredictorCorrector",
+    "Pretrained",
     "Sampler",
     "Schedule",
     "SelfSampled",
     "Step",
+    "Tabled",
     "choose_sampler",
+    "from_diffusers",
+    "from_edm",
+    "from_table",
     "paper_grid",
     "posterior_mean",
     "run_chain",

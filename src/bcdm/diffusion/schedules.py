@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bcdm.errors import InputError
 
-__all__ = ["VE", "VP", "Bridge", "NoiseLevel", "Schedule", "paper_grid"]
+__all__ = ["VE", "VP", "Bridge", "NoiseLevel", "Schedule", "Tabled", "paper_grid"]
 
 # Power of the unknown over that of the noise up to which a level holds nothing of the image: a step
 # across all such levels misses this part of the variance that it should add.
@@ -89,7 +89,22 @@ class Schedule(ABC):
 
 
 @dataclass(frozen=True)
-class VP(Schedule):
+class _VariancePreserving(Schedule):
+    r"""$\alpha^2 + \sigma^2 = 1$, whatever the time."""
+
+    def level(self, log_snr: Tensor) -> NoiseLevel:
+        """Alpha and sigma are roots of a logistic function and its complement."""
+        # Through log-sigmoid, so that 1 - abar keeps its digits at both ends.
+        log_sigmoid = torch.nn.functional.logsigmoid
+        return NoiseLevel((log_sigmoid(log_snr) / 2).exp(), (log_sigmoid(-log_snr) / 2).exp())
+
+    def growth(self, level: NoiseLevel) -> Tensor:
+        r"""$\sigma^2 / 2$."""
+        return level.sigma**2 / 2
+
+
+@dataclass(frozen=True)
+class VP(_VariancePreserving):
     r"""Variance preserving: $\alpha^2 + \sigma^2 = 1$, with the paper's linear schedule as time.
 
     $$ \bar\alpha(t) = \exp(-\beta_0 t - \tfrac12 (\beta_1 - \beta_0) t^2) $$
@@ -120,16 +135,6 @@ class VP(Schedule):
         variance = self.sigma_min**2
         return low, log((1 - variance) / variance)
 
-    def level(self, log_snr: Tensor) -> NoiseLevel:
-        """Alpha and sigma are roots of a logistic function and its complement."""
-        # Through log-sigmoid, so that 1 - abar keeps its digits at both ends.
-        log_sigmoid = torch.nn.functional.logsigmoid
-        return NoiseLevel((log_sigmoid(log_snr) / 2).exp(), (log_sigmoid(-log_snr) / 2).exp())
-
-    def growth(self, level: NoiseLevel) -> Tensor:
-        r"""$\sigma^2 / 2$."""
-        return level.sigma**2 / 2
-
     def log_snr(self, time: Tensor) -> Tensor:
         """Of the linear schedule."""
         integral = self.beta_min * time + (self.beta_max - self.beta_min) * time**2 / 2
@@ -141,6 +146,64 @@ class VP(Schedule):
         slope = self.beta_max - self.beta_min
         root = torch.sqrt(self.beta_min**2 + 2 * slope * integral)
         return 2 * integral / (self.beta_min + root)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tabled(_VariancePreserving):
+    r"""Variance preserving, with a table of $\bar\alpha$ as time: that of a network by others.
+
+    Between the entries the log-SNR is linear in time. There are no levels beyond the table's ends.
+
+    Args:
+        abar: $\bar\alpha_k$ for k = 0, 1, ..., from nearly clean to noise, (T,). An end at 0, pure
+            noise, is taken as 1e-6.
+
+    >>> Tabled(torch.tensor([0.9, 0.5, 0.1])).find_position(torch.tensor([0.0]).double())
+    tensor([1.], dtype=torch.float64)
+    """
+
+    abar: Tensor
+
+    def __post_init__(self) -> None:
+        abar = torch.as_tensor(self.abar, dtype=torch.float64).detach().cpu()
+        right = abar.ndim == 1 and len(abar) > 1 and bool((abar.diff() < 0).all())
+        if not right or not 0 <= float(abar[-1]) < float(abar[0]) < 1:
+            raise InputError("a table of abar falls from below 1 to 0 or above, one number a step")
+        object.__setattr__(self, "abar", abar.clamp_min(1e-6))
+
+    def __repr__(self) -> str:
+        return f"Tabled({len(self.abar)} steps)"
+
+    @property
+    def log_snr_range(self) -> tuple[float, float]:
+        """The table's ends."""
+        return float(self._log_snrs[-1]), float(self._log_snrs[0])
+
+    def log_snr(self, time: Tensor) -> Tensor:
+        """Entry k is at time (k + 1) / T; earlier times have the first."""
+        place = (time * len(self.abar) - 1).clamp(0, len(self.abar) - 1)
+        return _interpolate(place, torch.arange(len(self.abar)).double(), self._log_snrs)
+
+    def time(self, log_snr: Tensor) -> Tensor:
+        """The inverse of `log_snr`."""
+        return (self.find_position(log_snr) + 1) / len(self.abar)
+
+    def find_position(self, log_snr: Tensor) -> Tensor:
+        """The place in the table, between entries a fraction: what the network is told."""
+        places = torch.arange(len(self.abar)).double()
+        return _interpolate(log_snr, self._log_snrs.flip(0), places.flip(0))
+
+    @property
+    def _log_snrs(self) -> Tensor:
+        return self.abar.log() - (-self.abar).log1p()
+
+
+def _interpolate(x: Tensor, places: Tensor, values: Tensor) -> Tensor:
+    """Linear between rising places, constant beyond them; float64."""
+    x = x.double().clamp(places[0], places[-1])
+    above = torch.searchsorted(places, x).clamp(1, len(places) - 1)
+    share = (x - places[above - 1]) / (places[above] - places[above - 1])
+    return values[above - 1] + share * (values[above] - values[above - 1])
 
 
 @dataclass(frozen=True)
