@@ -15,6 +15,7 @@ from bcdm.operators import (
     MatrixFree,
     Outer,
     PixelMask,
+    adapters,
     from_deepinv,
 )
 
@@ -93,7 +94,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[LinearOperator], float]] = {
     "sampled after a filter": (lambda: make(lambda x: filtered(x)[..., ::2, ::2],
                                             lambda y: unfiltered(spread(y))), Outer, 1e-8),
     "orthonormal rows": (sensing, Outer, 1e-10),
-    "sums": (sums, MatrixFree, 1e-4),
+    "few numbers": (sums, Outer, 1e-8),
 }  # fmt: skip
 
 
@@ -120,6 +121,15 @@ def test_functions_are_those_of_the_matrix(name: str, power: float) -> None:
     assert measure_error(operator, physics, power) < tolerance
 
 
+def test_what_has_no_closed_form_is_iterative(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapters, "_FEW", 10)
+    physics = sums()
+    y = physics.A(normal(2, *SHAPE, seed=5))
+    _, operator = from_deepinv(physics, y, SHAPE)
+    assert isinstance(operator, MatrixFree)
+    assert measure_error(operator, physics, -1.0) < 1e-4
+
+
 def test_each_sample_has_its_own_coefficients_and_singular_values() -> None:
     physics = decomposable(batch=3)
     x = normal(3, *SHAPE, seed=5)
@@ -134,8 +144,9 @@ def test_each_sample_has_its_own_coefficients_and_singular_values() -> None:
     torch.testing.assert_close(one.solve(0.4, 1.0, x[2:]), solved[2:])
 
 
-def test_a_decomposition_that_is_none_is_not_taken() -> None:
+def test_a_decomposition_that_is_none_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """V is not orthonormal: its squares are no eigenvalues, and iterations take over."""
+    monkeypatch.setattr(adapters, "_FEW", 10)
     true = decomposable()
     wrong = make(true.A, true.A_adjoint, mask=2 * true.mask, U=true.U, U_adjoint=true.U_adjoint,
                  V=lambda c: 2 * true.V(c), V_adjoint=lambda x: true.V_adjoint(x) / 2)  # fmt: skip
@@ -156,6 +167,7 @@ def test_physics_of_deepinv() -> None:
         "BlurFFT": "CircularBlur",
         "Downsampling": "Outer",
         "CompressedSensing": "Outer",
+        "SinglePixelCamera": "Factored",
     }
     for name, physics in make_physics(16).items():
         error, kind = compare_with_dense(physics)

@@ -85,6 +85,16 @@ def factored(batch: int) -> Factored:
     )
 
 
+def three() -> Tensor:
+    """Not orthonormal, (3, 8)."""
+    return normal(3, 8, seed=16)
+
+
+def decompose_three() -> tuple[Tensor, tuple[int, ...], Tensor]:
+    whole = torch.kron(torch.eye(12, dtype=torch.float64), three() @ three().mT)
+    return *torch.linalg.eigh(whole)[:1], SHAPE, torch.linalg.eigh(whole)[1]
+
+
 def find_powers() -> Tensor:
     """Of the filter 1, 2, 1 along rows, for each frequency."""
     gains = 2 + 2 * torch.cos(2 * torch.pi * torch.arange(6, dtype=torch.float64) / 6)
@@ -146,6 +156,8 @@ TABLE = [
     Row("factored-per-sample", lambda: factored(BATCH)),
     Row("outer-rows", lambda: Outer(lambda x: x @ rows(3).mT.to(x), lambda y: y @ rows(3).to(y),
         torch.ones(1, dtype=torch.float64), SHAPE)),
+    Row("outer-few", lambda: Outer(lambda x: (x @ three().to(x).mT), lambda y: y @ three().to(y),
+        *decompose_three())),
     Row("outer-filter", lambda: Outer(*[lambda x: 2 * x + x.roll(1, -2) + x.roll(-1, -2)] * 2,
         find_powers(), SHAPE)),
     Row("matrix-free", lambda: MatrixFree(blur, shape=SHAPE, tolerance=1e-10), tolerance=1e-6),

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from bcdm.checkpoint import load
 from bcdm.errors import InputError, ShapeError
-from bcdm.operators import FourierMask, MatrixFree, PixelMask
-from bcdm.operators.adapters import from_deepinv
+from bcdm.operators import CircularBlur, FourierMask, Outer, PixelMask, from_deepinv
 from bcdm.reconstruction import Reconstructor
 from bcdm.trust import UnfitError
 
@@ -28,7 +27,7 @@ class Holes:
 
 
 class Sums:
-    """Sums of neighbours: nothing that has a closed form here."""
+    """Sums of neighbours: nothing that has a name here."""
 
     noise_model = SimpleNamespace(sigma=0.025)
 
@@ -66,7 +65,7 @@ def test_any_linear_physics_will_do(masked: Path, images: Tensor) -> None:
     model, physics = load(masked), Sums()
     y = physics.A((images + 1) / 2)
     _, operator = from_deepinv(physics, y, model.shape)
-    assert isinstance(operator, MatrixFree)
+    assert isinstance(operator, Outer)
     with pytest.raises(UnfitError, match="made for one operator"):
         Reconstructor(model)(y, physics)
     with pytest.raises(UnfitError, match="Nor is it a prior"):
@@ -107,7 +106,7 @@ def test_with_deepinv(masked: Path, scanner: Path, images: Tensor) -> None:
         deepinv.physics.blur.gaussian_blur(0.8), padding="circular", noise_model=noise
     )
     y = blur(clean)
-    assert isinstance(from_deepinv(blur, y, model.shape)[1], MatrixFree)
+    assert isinstance(from_deepinv(blur, y, model.shape)[1], CircularBlur)
     assert float((blur.A(Reconstructor(model)(y, blur)) - y).norm() / y.norm()) < 0.2
 
     model = load(scanner)

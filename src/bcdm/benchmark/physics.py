@@ -26,7 +26,7 @@ from bcdm.trust import UnfitError
 __all__ = ["COLUMNS", "KEYS", "compare_with_dense", "make_physics", "run"]
 
 MODEL = "ixi64-mri-scanner"
-NOISE, SMALL, SAMPLES, CALLS = 0.02, 16, 4, 20
+NOISE, SMALL, SAMPLES, CALLS = 0.02, 16, 4, 10
 KEYS = ("physics", "operator", "by")
 COLUMNS = (
     Column("f(A^T A) beside dense", "f(A^T A) beside dense, relative", digits=8),
@@ -58,7 +58,7 @@ def make_physics(side: int) -> dict[str, Physics]:
             "Downsampling": theirs.Downsampling(filter="gaussian", factor=2, **plain),
             "Tomography": theirs.Tomography(angles=30, img_width=side, **noise),
             "MultiCoilMRI": theirs.MultiCoilMRI(mask=lines, coil_maps=maps[None], **split),
-            "CompressedSensing": theirs.CompressedSensing(m=quarter, fast=True, **plain),
+            "CompressedSensing": theirs.CompressedSensing(m=quarter, **plain),
             "SinglePixelCamera": theirs.SinglePixelCamera(m=quarter, fast=True, **plain),
         }
 

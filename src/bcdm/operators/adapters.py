@@ -18,6 +18,7 @@ from bcdm.operators.pixel import PixelMask
 __all__ = ["Physics", "from_deepinv"]
 
 _CLOSE = 1e-4
+_FEW = 1024  # numbers of a measurement up to which A A^T is written out
 _FACTORS = ("U", "U_adjoint", "V", "V_adjoint")
 
 
@@ -62,8 +63,9 @@ def from_deepinv(
 
     The operator has a closed form where random images confirm that the physics keeps pixels or
     frequencies (single-coil MRI), is a periodic filter, has the singular value decomposition that
-    it states (`U`, `V`, `mask`), or has an A A^T that is a periodic filter (downsampling) or a
-    multiple of the identity (rows of an orthonormal transform). Otherwise it is iterative, from `A`
+    it states (`U`, `V`, `mask`), has an A A^T that is a periodic filter (downsampling) or a
+    multiple of the identity (rows of an orthonormal transform), or measures few numbers (1024 at
+    most), so that A A^T can be decomposed. Otherwise it is iterative, from `A`
     and `A_adjoint` alone. MRI there has images of two channels, real and imaginary part: images
     here of one channel are the real part.
 
@@ -109,6 +111,8 @@ def _guess(physics: Physics, action: _Action, y: Tensor) -> Iterator[tuple[Tenso
         singular = mask if mask.ndim >= 2 else mask.reshape(1, -1)
         yield y, Factored(*(getattr(physics, name) for name in _FACTORS), singular, action.shape)
     yield from ((y, one) for one in _guess_outer(action, y))
+    if y[0].numel() <= _FEW and y.is_floating_point():
+        yield y, _write_out(action, y)
 
 
 def _guess_frequencies(mask: Tensor, y: Tensor) -> Iterator[tuple[Tensor, LinearOperator]]:
@@ -147,6 +151,16 @@ def _guess_outer(action: _Action, y: Tensor) -> Iterator[Outer]:
     eigenvalues = rfft2(response.double()).real.clamp_min(0).to(response.dtype)
     if float(eigenvalues.max()) > 0:
         yield Outer(action.measure, action.back, eigenvalues, action.shape)
+
+
+def _write_out(action: _Action, y: Tensor) -> Outer:
+    r"""$A A^\top$ as a matrix, decomposed: of few data that is soon done."""
+    count = y[0].numel()
+    units = torch.eye(count, dtype=y.dtype, device=y.device).reshape(count, *y.shape[1:])
+    power = action.measure(action.back(units)).flatten(1).double()
+    eigenvalues, vectors = torch.linalg.eigh((power + power.mT) / 2)
+    found = eigenvalues.clamp_min(0).to(y.dtype), action.shape, vectors.to(y.dtype)
+    return Outer(action.measure, action.back, *found)
 
 
 def _agrees(operator: LinearOperator, action: _Action) -> bool:

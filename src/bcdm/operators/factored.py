@@ -79,7 +79,7 @@ class Factored(LinearOperator):
 
 @dataclass(frozen=True, eq=False)
 class Outer(LinearOperator):
-    r"""Functions of $A^\top A$ by those of $A A^\top$, where that is a filter of the data.
+    r"""Functions of $A^\top A$ by those of $A A^\top$, where these are cheap.
 
     $f(A^\top A) = f(0) I + A^\top g(A A^\top) A$ with $g(e) = (f(e) - f(0)) / e$. Sampling after a
     periodic filter is of this kind, and so are rows of an orthonormal matrix.
@@ -87,15 +87,18 @@ class Outer(LinearOperator):
     Args:
         measure: $A$ on batches.
         back: $A^\top$ on batches.
-        eigenvalues: Of $A A^\top$: one number (1,) where it is a multiple of the identity, else one
-            for each frequency of the data, (1, C, rows, columns) as torch.fft.rfft2 has them.
+        eigenvalues: Of $A A^\top$: one number (1,) where it is a multiple of the identity; one for
+            each frequency of the data, (1, C, rows, columns) as torch.fft.rfft2 has them; or one
+            for each of `vectors`, (m,).
         shape: Image shape without the batch.
+        vectors: Eigenvectors of $A A^\top$ as columns (m, m), for few data that no filter fits.
     """
 
     measure: Action
     back: Action
     eigenvalues: Tensor
     shape: tuple[int, ...]
+    vectors: Tensor | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(self.shape))
@@ -116,7 +119,10 @@ class Outer(LinearOperator):
         axes = [1] * (x.ndim - 2)
         at_zero = f(values.new_zeros(1, 1, *axes))
         slope = (f(values.reshape(1, -1, *axes)) - at_zero) / values.reshape(1, -1, *axes)
-        if values.ndim == 1:
+        if self.vectors is not None:
+            parts = slope.flatten(1) * (data.flatten(1) @ self.vectors)
+            weighted = (parts @ self.vectors.mT).reshape(data.shape)
+        elif values.ndim == 1:
             weighted = slope.reshape(-1, *[1] * (data.ndim - 1)) * data
         else:
             spectrum = rfft2(data, norm="ortho")

@@ -30,7 +30,7 @@ def choose_method(
         choice: "auto" takes a guided method with the model's network as its prior there. What is
             called with that prior and gives a method, or its import path "package.module:name",
             is taken in any case.
-        force: Whether to take the model all the same.
+        force: Whether to take the model all the same, where nothing else is asked for.
 
     Raises:
         UnfitError: The model was not made for them, and nothing else was asked for.
@@ -41,7 +41,9 @@ def choose_method(
         raise InputError(
             f'method is "model", "auto" or an import path "package.module:name", not {choice!r}'
         )
-    reason = "" if force else next(filter(None, find_unfamiliar(model, measurement)), "")
+    if force and choice == "model":
+        return model
+    reason = next(filter(None, find_unfamiliar(model, measurement)), "")
     if not reason:
         return model
     if choice == "auto":

@@ -245,7 +245,8 @@ def reconstruct(
         method: What to take where the model was not made for a measurement: "auto" takes MMPS, a
             guided method, with the model's network as prior, if it is one. What is called with that
             prior and gives a method, or its import path, is taken in any case.
-        force: Whether the model goes on there all the same, with a warning and a red card.
+        force: Whether the model goes on there all the same, with a warning and a red card; with
+            another `method` it changes nothing.
         device: Where the model's network runs, such as "cuda" or "auto"; where it is when left out.
             Measurement and samples stay where the measurement is. Methods of your own know where
             their networks are.
