@@ -70,8 +70,11 @@ def mixture(
 
 @click.command()
 @click.option("--only", multiple=True, metavar="PHYSICS", help="Such as MRI; left out: all.")
+@click.option(
+    "--fallback", is_flag=True, help="Reconstruct by MMPS, too, what the model was not made for."
+)
 @records_option
-def deepinv(only: tuple[str, ...], path: Path | None) -> None:
+def deepinv(only: tuple[str, ...], fallback: bool, path: Path | None) -> None:
     """Physics of deepinv as operators: exact beside dense, time of a call, PSNR beside linear.
 
     It needs deepinv, which needs a newer torch than the package index has for processors alone:
@@ -80,5 +83,5 @@ def deepinv(only: tuple[str, ...], path: Path | None) -> None:
     require("deepinv", "PIL")
     from bcdm.benchmark import physics as bench
 
-    records = bench.run(name_command(), only=only, report=say)
+    records = bench.run(name_command(), only=only, fallback=fallback, report=say)
     finish(records, path, bench.KEYS, bench.COLUMNS)

@@ -104,8 +104,9 @@ class BayesianDenoiser:
     def _placed(self) -> Measurement:
         """The measurements where the network is."""
         device = self.method.device
-        here = device is None or device == self.measurement.y.device
-        return self.measurement if here else self.measurement.to(device)
+        if device is None or device == self.measurement.y.device:
+            return self.measurement
+        return self.measurement.to(device)
 
     def __call__(self, x_t: Tensor, level: NoiseLevel) -> Tensor:
         r"""$E[x_0 \mid x_t, y]$ by one pass of the network, where x_t is."""

@@ -109,7 +109,9 @@ def _guess(physics: Physics, action: _Action, y: Tensor) -> Iterator[tuple[Tenso
         yield y, _find_blur(action)
     if isinstance(mask, Tensor) and all(hasattr(physics, name) for name in _FACTORS):
         singular = mask if mask.ndim >= 2 else mask.reshape(1, -1)
-        yield y, Factored(*(getattr(physics, name) for name in _FACTORS), singular, action.shape)
+        theirs: Any = physics
+        factors = theirs.U, theirs.U_adjoint, theirs.V, theirs.V_adjoint
+        yield y, Factored(*factors, singular, action.shape)
     yield from ((y, one) for one in _guess_outer(action, y))
     if y[0].numel() <= _FEW and y.is_floating_point():
         yield y, _write_out(action, y)
