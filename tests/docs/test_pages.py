@@ -207,3 +207,24 @@ def test_families_are_as_in_the_records() -> None:
         ]
         assert rows[1][k] == f"{100 * min(covered):.0f} to {100 * max(covered):.0f} %"
         assert rows[4][k] == f"{find_value(path, 'PSNR behind the specialist'):.1f} dB"
+
+
+def test_the_fallback_is_as_recorded() -> None:
+    records = read_records("benchmarks/fallback.json")
+    table = read_table(ROOT / "docs/methods.md", "One slice was tried")
+    for (std, noise), (calls, linear, mean, card) in zip(
+        ((1.0, 4), (1.5, 2)), table.values(), strict=True
+    ):
+        own = [
+            row
+            for row in records
+            if row["case"]["operator"] == f"gaussian_blur, std {std}"
+            and row["case"].get("by", "MMPS").startswith("MMPS")
+        ]
+        found = {(row["name"], row["case"]["estimate"]): row["value"] for row in own}
+        assert {row["case"]["noise_std of 255"] for row in own} == {noise}
+        assert {str(row["case"]["calls"]) for row in own} == {calls}
+        assert f"{found['PSNR', 'linear estimate']:.1f}" == linear
+        assert f"{found['PSNR', 'sample mean']:.1f}" == mean
+        fit = found["chi-square per degree of freedom", "single sample"]
+        assert f"chi-square {fit:.3g}".rstrip("0") in card or f"chi-square {fit:.2g}" in card
