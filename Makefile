@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup check format test test-slow test-deepinv test-diffusers mutate docs bench
+.PHONY: setup check format test test-slow test-deepinv test-diffusers mutate docs bench release
 
 setup:  ## install the package with all extras and the developers' tools
 	test -x $(BIN)/python || python3 -m venv $(VENV)
@@ -47,6 +47,9 @@ mutate:  ## do the tests notice small changes to the code? Record in benchmarks/
 
 docs:  ## the site, in site/; a link that leads nowhere is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+release:  ## wheels and sdists in dist/, tried in an environment of their own
+	.ci/release
 
 bench:  ## every benchmark, records in benchmarks/
 	$(BIN)/bcdm benchmark moments --json benchmarks/moments.json

@@ -18,7 +18,7 @@ from bcdm.reconstruction.calibrating import simulate
 from bcdm.trust.scores import find_scores
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = ["ixi64-mri8x", "faces64-inpaint"]
+NAMES = ["ixi64-mri8x", "ixi64-mri8x-small", "faces64-inpaint"]
 EVERY = pytest.mark.parametrize("name", NAMES)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bcdm.commands.doctor import SMALL
 from bcdm.commands.echo import answer, say
 from bcdm.commands.extras import require
 from bcdm.commands.failures import INTERRUPTED
@@ -272,7 +273,7 @@ def demo(out: Path, no_open: bool) -> None:
 
     picture = importlib.resources.files("bcdm") / "demo" / "brain.png"
     with importlib.resources.as_file(picture) as path:
-        model = load("ixi64-mri8x")
+        model = load(SMALL)
         page, given = out / "report.html", Given(simulate=True)
         _reconstruct_one(path, model, out, Plan(), given, "", page=page, dry_run=False)
     if not no_open:
