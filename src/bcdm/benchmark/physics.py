@@ -16,7 +16,9 @@ from bcdm.assessment.records import Column, Record
 from bcdm.checkpoint import Guest, Model, load
 from bcdm.evaluation import psnr
 from bcdm.operators import Physics, from_deepinv
+from bcdm.operators.adapters import FEW
 from bcdm.problems.coils import draw_birdcage
+from bcdm.problems.patterns import draw_gaussian_kernel
 from bcdm.problems.scanner import draw_equispaced
 from bcdm.reconstruction import Reconstructor
 from bcdm.reconstruction.choice import choose_method
@@ -26,7 +28,7 @@ from bcdm.trust import UnfitError
 __all__ = ["COLUMNS", "KEYS", "compare_with_dense", "make_physics", "run"]
 
 MODEL = "ixi64-mri-scanner"
-NOISE, SMALL, SAMPLES, CALLS = 0.02, 16, 4, 20
+NOISE, SMALL, SIDE, SAMPLES, CALLS = 0.02, 32, 64, 4, 20
 KEYS = ("physics", "operator", "by")
 COLUMNS = (
     Column("f(A^T A) beside dense", "f(A^T A) beside dense, relative", digits=8),
@@ -44,7 +46,7 @@ def make_physics(side: int) -> dict[str, Physics]:
     lines = draw_equispaced(size, 4.0, centre=0.08, seed=0).float()
     kept = (torch.rand(size, generator=torch.Generator().manual_seed(0)) < 0.5).float()
     maps = draw_birdcage(size, 4, rng=np.random.default_rng(0))
-    kernel = theirs.blur.gaussian_blur(sigma=1.0)
+    kernel = draw_gaussian_kernel(1.0)[None, None]
     split = {"img_size": (2, *size), "noise_model": theirs.GaussianNoise(NOISE)}
     plain = {"img_size": image, "noise_model": theirs.GaussianNoise(NOISE)}
     noise = {"noise_model": theirs.GaussianNoise(NOISE)}
@@ -56,7 +58,7 @@ def make_physics(side: int) -> dict[str, Physics]:
             "BlurFFT": theirs.BlurFFT(filter=kernel, **plain),
             "Blur, valid": theirs.Blur(filter=kernel, padding="valid", **noise),
             "Downsampling": theirs.Downsampling(filter="gaussian", factor=2, **plain),
-            "Tomography": theirs.Tomography(angles=30, img_width=side, **noise),
+            "Tomography": theirs.Tomography(angles=30, img_width=side, normalize=True, **noise),
             "MultiCoilMRI": theirs.MultiCoilMRI(mask=lines, coil_maps=maps[None], **split),
             "CompressedSensing": theirs.CompressedSensing(m=quarter, **plain),
             "SinglePixelCamera": theirs.SinglePixelCamera(m=quarter, fast=True, **plain),
@@ -163,10 +165,13 @@ def _split(physics: Any, x: Tensor) -> Tensor:
 def compare_with_dense(physics: Any) -> tuple[float, str]:
     """The largest relative error of two functions beside a matrix written out; the operator's kind.
 
-    In float32, on images of 16 x 16.
+    In float32, on images of 32 x 32.
     """
     x = torch.randn(1, 1, SMALL, SMALL, generator=torch.Generator().manual_seed(1))
-    _, operator = from_deepinv(physics, physics.A(_split(physics, x)), (1, SMALL, SMALL))
+    # As few data in relation to the image as of the images that are reconstructed.
+    few = FEW * SMALL**2 // SIDE**2
+    y = physics.A(_split(physics, x))
+    _, operator = from_deepinv(physics, y, (1, SMALL, SMALL), few=few)
     units = torch.eye(SMALL**2).reshape(-1, 1, SMALL, SMALL)
     rows = physics.A(_split(physics, units)).flatten(1).double()
     eigenvalues, vectors = torch.linalg.eigh(rows @ rows.mT)

@@ -15,10 +15,10 @@ from bcdm.operators.fourier import CircularBlur, FourierMask
 from bcdm.operators.krylov import MatrixFree
 from bcdm.operators.pixel import PixelMask
 
-__all__ = ["Physics", "from_deepinv"]
+__all__ = ["FEW", "Physics", "from_deepinv"]
 
 _CLOSE = 1e-4
-_FEW = 1024  # numbers of a measurement up to which A A^T is written out
+FEW = 1024
 _FACTORS = ("U", "U_adjoint", "V", "V_adjoint")
 
 
@@ -57,15 +57,15 @@ class _Action:
 
 
 def from_deepinv(
-    physics: Physics, y: Tensor, shape: tuple[int, ...]
+    physics: Physics, y: Tensor, shape: tuple[int, ...], *, few: int = FEW
 ) -> tuple[Tensor, LinearOperator]:
     """Data and operator of a deepinv physics for images of one shape, in our terms.
 
     The operator has a closed form where random images confirm that the physics keeps pixels or
     frequencies (single-coil MRI), is a periodic filter, has the singular value decomposition that
     it states (`U`, `V`, `mask`), has an A A^T that is a periodic filter (downsampling) or a
-    multiple of the identity (rows of an orthonormal transform), or measures few numbers (1024 at
-    most), so that A A^T can be decomposed. Otherwise it is iterative, from `A`
+    multiple of the identity (rows of an orthonormal transform), or measures few numbers, so that
+    A A^T can be decomposed. Otherwise it is iterative, from `A`
     and `A_adjoint` alone. MRI there has images of two channels, real and imaginary part: images
     here of one channel are the real part.
 
@@ -73,6 +73,7 @@ def from_deepinv(
         physics: Linear, the same for all measurements unless it has a closed form.
         y: What it measured, (B, ...).
         shape: Of our images, (C, H, W).
+        few: Numbers of a measurement up to which A A^T is written out.
     """
     theirs = tuple(physics.A_adjoint(y[:1]).shape[1:])
     real = shape[0] == 1 and theirs == (2, *shape[1:])
@@ -90,13 +91,15 @@ def from_deepinv(
     action = _Action(measure, back, probe, real)
     with torch.no_grad():
         _check_adjoint(action, y)
-        for data, operator in _guess(physics, action, y):
+        for data, operator in _guess(physics, action, y, few):
             if _agrees(operator, action):
                 return data, operator
     return y, MatrixFree(measure, back, shape=tuple(shape))
 
 
-def _guess(physics: Physics, action: _Action, y: Tensor) -> Iterator[tuple[Tensor, LinearOperator]]:
+def _guess(
+    physics: Physics, action: _Action, y: Tensor, few: int
+) -> Iterator[tuple[Tensor, LinearOperator]]:
     """What a physics may be, simple forms first."""
     mask = getattr(physics, "mask", None)
     if isinstance(mask, Tensor) and action.real:
@@ -113,7 +116,7 @@ def _guess(physics: Physics, action: _Action, y: Tensor) -> Iterator[tuple[Tenso
         factors = theirs.U, theirs.U_adjoint, theirs.V, theirs.V_adjoint
         yield y, Factored(*factors, singular, action.shape)
     yield from ((y, one) for one in _guess_outer(action, y))
-    if y[0].numel() <= _FEW and y.is_floating_point():
+    if y[0].numel() <= few and y.is_floating_point():
         yield y, _write_out(action, y)
 
 
