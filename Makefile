@@ -33,7 +33,7 @@ test-deepinv:  ## with deepinv, whose torchvision needs another torch: an enviro
 	$(OTHER)/python -m pip install --quiet torch==2.14.1 torchvision==0.29.1 deepinv
 	$(OTHER)/python -m pip install --quiet -e '.[data]' hypothesis pytest sybil
 	$(OTHER)/pytest tests/operators/test_adapters.py tests/reconstruction/test_reconstructor.py
-	$(OTHER)/bcdm benchmark deepinv --fallback --json benchmarks/deepinv.json
+	$(OTHER)/bcdm benchmark deepinv --json benchmarks/deepinv.json
 
 test-diffusers: OTHER := .venv-diffusers/bin
 test-diffusers:  ## with diffusers, in an environment of its own

@@ -228,3 +228,18 @@ def test_the_fallback_is_as_recorded() -> None:
         assert f"{found['PSNR', 'sample mean']:.1f}" == mean
         fit = found["chi-square per degree of freedom", "single sample"]
         assert f"chi-square {fit:.3g}".rstrip("0") in card or f"chi-square {fit:.2g}" in card
+
+
+def test_deepinv_is_as_recorded() -> None:
+    records = read_records("benchmarks/deepinv.json")
+    page = ROOT / "docs/guides/deepinv.md"
+    for name, (kind, error, seconds) in read_table(page, "## What was measured").items():
+        own = [row for row in records if row["case"]["physics"] == name]
+        found = {row["name"]: row["value"] for row in own}
+        assert {row["case"]["operator"] for row in own} == {kind}
+        assert f"{found['f(A^T A) beside dense, relative']:.0e}".replace("e-0", "e-") == error
+        assert f"{found['time of a call']:.2f}" == seconds
+    for one in [*records, *read_records("benchmarks/deepinv-fallback.json")]:
+        assert one["holds"] is not False
+        if one["name"] == "PSNR above the linear estimate's" and one["case"]["by"] == "MMPS":
+            assert f"{one['value']:.1f} dB" in page.read_text()
