@@ -126,7 +126,7 @@ def test_with_deepinv(masked: Path, scanner: Path, images: Tensor) -> None:
     zero_filled = float(psnr(mri.A_adjoint(y), x).mean())
     assert float(psnr(found, x).mean()) > zero_filled - 1
     loader = torch.utils.data.DataLoader(
-        [(x[k], y[k]) for k in range(len(x))], batch_size=3
+        [{"x": x[k], "y": y[k]} for k in range(len(x))], batch_size=3
     )  # fmt: skip
     scores = deepinv.test(reconstructor, loader, mri, metrics=psnr, device="cpu",
                           show_progress_bar=False, verbose=False)  # fmt: skip
