@@ -241,7 +241,7 @@ class _Exam:
         )
 
     def _examine(self, one: Contestant, required: str | None = None) -> list[Record]:
-        weights = one.weights[:: 3 if self.smoke else 1]
+        weights = one.weights[:: 6 if self.smoke else 1]
         solvers = one.list_solvers(self.bench.denoise(LONG), self.tuning[0].measurement)
         schedule, solver, weight = self.bench.tune(one, solvers, weights, self.tuning)
         method = one.make(self.bench.denoise(schedule), weight)

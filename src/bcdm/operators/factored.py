@@ -30,6 +30,7 @@ class Factored(LinearOperator):
         singular: $S$, laid out as coefficients are, (B or 1, ...); real or complex.
         shape: Image shape without the batch.
 
+    >>> import torch
     >>> same = lambda x: x
     >>> halves = Factored(same, same, same, same, torch.tensor([[0.5, 0.0]]), (2,))
     >>> halves.gram_function(lambda e: 1 / (1 + 4 * e), torch.tensor([[4.0, 4.0]]))
