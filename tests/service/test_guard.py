@@ -5,6 +5,7 @@ import socket
 import time
 from base64 import b64encode
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from tests.service.cases import TOKENS, Client
 
 from bcdm.benchmark.serving import Server
 from bcdm.reconstruction import files
+from bcdm.service.journal import Journal
 from bcdm.service.shelves import KEPT
 
 
@@ -168,3 +170,15 @@ def test_markup_in_a_file_stays_text(client: Client, scanner: Path, tmp_path: Pa
 
 def test_what_is_kept_is_what_a_run_keeps() -> None:
     assert KEPT == files.KEPT
+
+
+def test_an_event_is_written_in_one_piece() -> None:
+    class Pieces(StringIO):
+        def write(self, text: str) -> int:
+            written.append(text)
+            return super().write(text)
+
+    written: list[str] = []
+    Journal(Pieces()).note("begun", {"attempt": 1})
+    assert len(written) == 1, "threads would write in between"
+    assert written[0].endswith("\n")

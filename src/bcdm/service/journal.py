@@ -28,7 +28,9 @@ class Journal:
     def note(self, event: str, facts: Mapping[str, Plain] | None = None) -> None:
         """Notes an event. Facts are counts, times, states and ids: nothing that a client wrote."""
         line = {"time": round(time.time(), 3), "event": event, **(facts or {})}
-        print(json.dumps(line), file=self._stream, flush=True)
+        # In one piece: the server notes events from several threads.
+        self._stream.write(json.dumps(line) + "\n")
+        self._stream.flush()
 
     def listen(self) -> None:
         """From now on, errors that the server logs and warnings are noted, too, without texts."""
