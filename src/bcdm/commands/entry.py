@@ -21,6 +21,7 @@ from bcdm.commands.reconstruct import demo, reconstruct
 from bcdm.commands.results import feature, verify
 from bcdm.commands.service import serve
 from bcdm.commands.settings import settings
+from bcdm.commands.specialise import specialise
 from bcdm.commands.studies import curves, paper, study
 from bcdm.errors import InputError, MachineError
 
@@ -38,9 +39,9 @@ def cli() -> None:
 
 for _command in (calls, deepinv, mixture, paper, trust):
     benchmark.add_command(_command)
-for _command in (reconstruct, inspect, verify, feature, demo, prepare, train, evaluate, calibrate):
+for _command in (reconstruct, inspect, verify, feature, demo, prepare, train, specialise):
     cli.add_command(_command)
-for _command in (archive, serve, benchmark, study, curves, data):
+for _command in (evaluate, calibrate, archive, serve, benchmark, study, curves, data):
     cli.add_command(_command)
 
 for _command in (doctor, models, settings):

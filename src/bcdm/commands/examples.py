@@ -17,6 +17,7 @@ EXAMPLES = {
     "data ixi": "bcdm data ixi /my/IXI-T1 /my/data",
     "data faces": "bcdm data faces /my/portraits /my/data",
     "train": "bcdm train faces64-inpaint.yaml --set name=mine --data /my/data",
+    "specialise": "bcdm specialise ixi64-mri --operator mask.npy --noise-std 0.02 --data /my/data",
     "evaluate": "bcdm evaluate faces64-inpaint --limit 16 --json records.json",
     "calibrate": "bcdm calibrate runs/mine/model --limit 200",
     "archive run": "bcdm archive run scans.zarr out --model ixi64-mri-scanner --workers 4",

@@ -9,17 +9,12 @@ from bcdm.commands.echo import answer, finish, name_command, say
 from bcdm.commands.extras import require
 from bcdm.commands.options import data_option, device_option, precision_option, records_option
 from bcdm.commands.settings import SettingsFile
-from bcdm.errors import InputError
 
 if TYPE_CHECKING:
-    from bcdm.checkpoint import Model
-    from bcdm.checkpoint.calibration import LocalFactors
-    from bcdm.checkpoint.regions import RegionFactors
+    from bcdm.checkpoint.calibration import Calibration
     from bcdm.machine import Precision
 
-__all__ = ["calibrate", "evaluate", "prepare", "train"]
-
-TYPICAL = 400  # training images that say what is typical
+__all__ = ["calibrate", "evaluate", "prepare", "show_calibration", "train"]
 
 
 @click.command()
@@ -166,7 +161,7 @@ def evaluate(
 )
 @click.option(
     "--typical",
-    default=TYPICAL,
+    default=400,
     show_default=True,
     type=click.IntRange(min=40),
     help="Training images for what is typical.",
@@ -197,50 +192,34 @@ def calibrate(
     seed: int,
 ) -> None:
     """Fit a model's trust card and the width of its intervals on validation images."""
-    import torch
-
-    from bcdm.assessment.images import choose_images, choose_training_images
+    from bcdm.assessment.calibrate import calibrate_model
     from bcdm.checkpoint import find_model, load, store_cloud
-    from bcdm.checkpoint.calibration import Calibration, store_calibration
-    from bcdm.machine import autocast
-    from bcdm.reconstruction import calibrating
 
-    loaded = load(model).to(device)
-    if only_family or loaded.familiarity is not None:
+    if only_family or load(model).familiarity is not None:
         store_cloud(find_model(model))
         answer("stored what operators of its family look like")
     if only_family:
         return
-    source, rows = choose_images(loaded, data, "val", limit)
-    images = torch.stack([loaded.preparation(source[i]) for i in rows])
-    on = f"{len(rows)} validation images of {loaded.config.data.path}, seed {seed}"
-    kept = Calibration.of(loaded) if keep_looks else None
-    known = [] if kept else choose_training_images(loaded, data, typical)
-    on += f"; what is typical on {len(known)} training images" if known else ""
-    on += f"; what is typical as before, on {kept.on}" if kept else ""
-    factors, local, regions = None, None, None
-    if keep_intervals:
-        factors, local, regions, before = _read_widths(loaded, model)
-        on += f"; intervals as before, on {before}"
-    with autocast(loaded.device, precision):
-        found = calibrating.calibrate(
-            loaded,
-            images,
-            typical=torch.stack(known) if known else None,
-            subjects=None if source.subjects is None else [str(source.subjects[i]) for i in rows],
-            samples=samples,
-            calls=calls,
-            intervals=intervals,
-            factors=factors,
-            local=local,
-            regions=regions,
-            known=kept,
-            seed=seed,
-            on=on,
-            report=say,
-            data=data,
-        )
-    store_calibration(find_model(model), found)
+    found = calibrate_model(
+        model,
+        data=data,
+        limit=limit,
+        samples=samples,
+        calls=calls,
+        intervals=intervals,
+        typical=typical,
+        keep_intervals=keep_intervals,
+        keep_looks=keep_looks,
+        precision=precision,
+        device=device,
+        seed=seed,
+        report=say,
+    )
+    show_calibration(found)
+
+
+def show_calibration(found: "Calibration") -> None:
+    """Answers what was fitted."""
     for level, factor in found.factors.items():
         answer(f"intervals of {level:.0%}: {factor:.3f} times as wide")
         if found.local is not None:
@@ -250,19 +229,3 @@ def calibrate(
             each = ", ".join(f"{one:.3f}" for one in found.regions.factors[level])
             answer(f"  of contrasts of small to large regions: {each}")
     answer(f"flags at a tail probability below {found.threshold:.3f}")
-
-
-def _read_widths(
-    model: "Model", name: str
-) -> "tuple[dict[float, float], LocalFactors | None, RegionFactors | None, str]":
-    """The widths that a model's intervals have, and on what they were fitted."""
-    from bcdm.checkpoint.calibration import LocalFactors
-    from bcdm.checkpoint.regions import RegionFactors
-
-    stored = model.facts.get("calibration")
-    if stored is None:
-        raise InputError(f"{name} has no intervals to keep: leave out --keep-intervals")
-    local = LocalFactors.from_plain(stored["local"]) if "local" in stored else None
-    regions = RegionFactors.from_plain(stored["regions"]) if "regions" in stored else None
-    factors = {float(level): factor for level, factor in stored["factors"].items()}
-    return factors, local, regions, stored["on"]

@@ -3,10 +3,11 @@
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import torch
 import yaml
@@ -26,7 +27,17 @@ from bcdm.training.cost import count_cost
 from bcdm.training.sources import count_images
 from bcdm.training.train import Trainer, open_processes
 
-__all__ = ["plan", "plan_without_data", "run", "time_step", "train"]
+__all__ = [
+    "has_data",
+    "open_data",
+    "plan",
+    "plan_without_data",
+    "run",
+    "run_settings",
+    "time_settings",
+    "time_step",
+    "train",
+]
 
 # Operations a second that a GPU is assumed to sustain in plans made without one.
 _ASSUMED_SPEED = 1e13
@@ -47,13 +58,35 @@ def run(
 
     An operator that is given takes the place of the one that the settings describe.
     """
-    config = load_config(path, overrides)
+    return run_settings(
+        load_config(path, overrides),
+        data,
+        out,
+        dry_run=dry_run,
+        report=report,
+        operator=operator,
+        device=device,
+    )
+
+
+def run_settings(
+    config: RunConfig,
+    data: Path | None,
+    out: Path | None,
+    *,
+    dry_run: bool,
+    report: Callable[[str], None],
+    operator: LinearOperator | None = None,
+    device: str = "auto",
+    facts: Mapping[str, Any] | None = None,
+) -> Path:
+    """The same by settings that are read already; `facts` are stored with the model."""
     folder = out or Path("runs") / config.name
-    if dry_run and not _has_data(config, data):
+    if dry_run and not has_data(config, data):
         for line in plan_without_data(config).splitlines():
             report(line)
         return folder
-    images, validation = _open_data(config, data)
+    images, validation = open_data(config, data)
     with open_processes(device) as processes:
         trainer = Trainer(config, images, validation, folder, processes, operator, data)
         if dry_run:
@@ -69,7 +102,7 @@ def run(
             processes.wait()
             trained = trainer.run()
             if first and (trained or not (folder / "model/config.json").exists()):
-                _save(trainer, folder / "model")
+                _save(trainer, folder / "model", facts or {})
                 report(f"wrote {folder / 'model'}")
             processes.wait()
     return folder / "model"
@@ -112,13 +145,13 @@ def train(
     return load(model, operator)
 
 
-def _save(trainer: Trainer, folder: Path) -> None:
+def _save(trainer: Trainer, folder: Path, more: Mapping[str, Any]) -> None:
     """Writes the model of a finished run."""
     problems, network = trainer.problems, trainer.state.average.module
     images = count_images(trainer.images, trainer.sources)
     facts = {"training_images": images, "parameters": count_parameters(network)}
     single = problems.operator if isinstance(problems, OneProblem) else None
-    save_model(folder, trainer.config, network, single, trainer.shape, facts)
+    save_model(folder, trainer.config, network, single, trainer.shape, facts | dict(more))
 
 
 def count_parameters(network: nn.Module) -> int:
@@ -186,10 +219,20 @@ def _count_state(network: nn.Module) -> float:
 
 def time_step(path: Path, overrides: Sequence[str], data: Path | None) -> float:
     """Seconds of one training step here, by a few of them; nothing is written."""
-    config = load_config(path, overrides)
-    images, _ = _open_data(config, data)
-    with tempfile.TemporaryDirectory() as folder, open_processes() as processes:
-        return _time_steps(Trainer(config, images, None, Path(folder), processes, data=data), 12)
+    return time_settings(load_config(path, overrides), data)
+
+
+def time_settings(
+    config: RunConfig,
+    data: Path | None,
+    operator: LinearOperator | None = None,
+    device: str = "auto",
+) -> float:
+    """The same by settings that are read already, and an operator in place of theirs."""
+    images, _ = open_data(config, data)
+    with tempfile.TemporaryDirectory() as folder, open_processes(device) as processes:
+        trainer = Trainer(config, images, None, Path(folder), processes, operator, data)
+        return _time_steps(trainer, 12)
 
 
 def _time_steps(trainer: Trainer, count: int) -> float:
@@ -208,7 +251,7 @@ def _time_steps(trainer: Trainer, count: int) -> float:
     return median(times[1:])
 
 
-def _open_data(config: RunConfig, data: Path | None) -> tuple[ImageSource, ImageSource | None]:
+def open_data(config: RunConfig, data: Path | None) -> tuple[ImageSource, ImageSource | None]:
     """Training and validation images."""
     source = open_images(
         resolve_data_path(config.data.path, data), config.data.key, config.data.source_range
@@ -218,7 +261,8 @@ def _open_data(config: RunConfig, data: Path | None) -> tuple[ImageSource, Image
     return images, select_split(source, labels, "val") if "val" in labels else None
 
 
-def _has_data(config: RunConfig, data: Path | None) -> bool:
+def has_data(config: RunConfig, data: Path | None) -> bool:
+    """Whether the images that settings name are here."""
     try:
         return resolve_data_path(config.data.path, data).exists()
     except InputError:

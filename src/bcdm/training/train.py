@@ -267,20 +267,26 @@ class Trainer:
 
     def _validate(self, log: Log) -> None:
         if self.processes.rank == 0 and self.validation is not None:
-            data = self.config.data
-            # Only what makes an image another kind of image; what is at random stays away.
-            kind = Augmentation(value_range=data.value_range, phase=data.phase)
-            count = min(self.config.training.validation_images, len(self.validation))
-            prepared = [
-                kind.augment(self.preparation(self.validation[i]), np.random.default_rng(i))
-                for i in range(count)
-            ]
-            images = torch.stack(prepared).to(self.processes.device)
-            network = self.state.average.module
-            values = validate(self.objective, network, images, self.folder, data.value_range)
+            values = self.validate()
             log.write(self.state.step, values)
             log.say(self.state.step, f"validation: one-call PSNR {values['psnr']:.2f} dB")
         self.processes.wait()
+
+    def validate(self) -> dict[str, float]:
+        """Errors of the averaged weights on validation images; the picture goes to the folder."""
+        if self.validation is None:
+            raise InputError("there are no validation images")
+        data = self.config.data
+        # Only what makes an image another kind of image; what is at random stays away.
+        kind = Augmentation(value_range=data.value_range, phase=data.phase)
+        count = min(self.config.training.validation_images, len(self.validation))
+        prepared = [
+            kind.augment(self.preparation(self.validation[i]), np.random.default_rng(i))
+            for i in range(count)
+        ]
+        images = torch.stack(prepared).to(self.processes.device)
+        network = self.state.average.module
+        return validate(self.objective, network, images, self.folder, data.value_range)
 
 
 def copy_weights(source: nn.Module, target: nn.Module) -> None:
