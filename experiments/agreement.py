@@ -55,6 +55,7 @@ def pick(records: Sequence[dict[str, Any]], calls: int | None) -> list[dict[str,
         if one["interval"]
         and one["case"].get("samples")
         and one["case"].get("estimate")
+        and "method" not in one["case"]  # of the control
         # Perceptual distances need a file of weights.
         and one["name"] != "LPIPS"
         and calls in (None, one["case"]["calls"])
@@ -88,7 +89,8 @@ def choose_case(records: Sequence[dict[str, Any]], name: str) -> list[dict[str, 
 
 def compare(published: Sequence[dict[str, Any]], now: Sequence[dict[str, Any]]) -> list[Pair]:
     """Pairs of numbers of the same name and estimate."""
-    fresh = {(one["name"], one["case"].get("estimate")): one for one in now}
+    mine = [one for one in now if "method" not in one["case"]]
+    fresh = {(one["name"], one["case"].get("estimate")): one for one in mine}
     pairs = []
     for one in published:
         key = (one["name"], one["case"]["estimate"])

@@ -10,6 +10,7 @@ from typing import Any
 from bcdm.assessment.metrics import FRECHET
 from bcdm.comparison.tables import SHARED, SIGNIFICANT
 from bcdm.errors import InputError
+from bcdm.methods import CONTROL
 
 __all__ = ["JUDGES", "Results", "read_results"]
 
@@ -23,10 +24,14 @@ COSTS = (3.0, 6.5)  # "about four times"
 
 @dataclass(frozen=True)
 class Results:
-    """The records of one task: of methods by name, and what is required of ours."""
+    """The records of one task: of methods by name, what is required of ours, and the control's.
+
+    The control is nobody's rival. Records that are older than it have none.
+    """
 
     methods: Mapping[str, Mapping[str, Mapping[str, Any]]]
     required: Sequence[Mapping[str, Any]]
+    control: Mapping[str, Mapping[str, Any]]
 
     def get(self, method: str, name: str) -> float:
         """A number of a method, over all its images."""
@@ -74,7 +79,9 @@ def read_results(path: Path) -> Results:
     for record in records:
         if "method" in record["case"]:
             methods.setdefault(record["case"]["method"], {})[record["name"]] = record
-    return Results(methods, [record for record in records if record["required"] is not None])
+    control = methods.pop(CONTROL, {})
+    required = [record for record in records if record["required"] is not None]
+    return Results(methods, required, control)
 
 
 def _list(gains: tuple[float, float, float]) -> str:

@@ -13,6 +13,7 @@ from experiments.claims import DUAL, JUDGES, OURS, PAPER, POINTS, Results, read_
 
 from bcdm.errors import InputError
 from bcdm.files import write_text
+from bcdm.methods import CONTROL
 
 __all__ = ["fill_pages", "make_sections"]
 
@@ -109,7 +110,7 @@ def _list_three(results: Results, name: str, task: str) -> str:
 
 
 def _make_overview(tasks: Mapping[str, Results]) -> str:
-    """PSNR and CRPS of every method on every task; coverage and chi-square of ours."""
+    """CRPS and PSNR of every method on every task; coverage and chi-square of ours."""
     names = [name for name in tasks["mri"].methods if name != OURS]
     rows = []
     for name in [*names, OURS]:
@@ -117,25 +118,33 @@ def _make_overview(tasks: Mapping[str, Results]) -> str:
         cells = []
         for results in tasks.values():
             shown = "noisy" if name == "LS" and "noisy" in results.methods else name
-            cells.append(
-                ""
-                if shown not in results.methods
-                else f"{results.get(shown, 'PSNR, average'):.2f}; "
-                f"{1000 * results.get(shown, 'CRPS, samples'):.1f}"
-            )
+            cells.append(_list_two(results.methods.get(shown, {})))
         rows.append([label.get(name, name), *cells])
+    if any(results.control for results in tasks.values()):
+        rows.insert(0, [CONTROL, *(_list_two(results.control) for results in tasks.values())])
     covered, squares = [], []
     for results in tasks.values():
         found = {m: 100 * results.get(m, COVERED) for m in results.methods if m not in POINTS}
         ours = found.pop(OURS)
+        control = results.control
+        theirs = [f"{100 * control[COVERED]['value']:.1f} (control)"] if control else []
         best = min(found, key=lambda name: abs(found[name] - 80))
-        covered.append(f"{ours:.1f}; {found[best]:.1f} ({best})")
+        covered.append("; ".join([f"{ours:.1f}", f"{found[best]:.1f} ({best})", *theirs]))
         name = "chi-square per degree of freedom, single sample"
         both = [results.get(m, name) for m in (OURS, DUAL) if m in results.methods]
-        squares.append("; ".join([f"{both[0]:.2f}", *(f"{value:.0f}" for value in both[1:])]))
+        fits = [f"{both[0]:.2f}", *(f"{value:.0f}" for value in both[1:])]
+        fits += [f"{control[name]['value']:.2f} (control)"] if control else []
+        squares.append("; ".join(fits))
     rows.append(["coverage of 80 % intervals, ours; closest other", *covered])
     rows.append(["chi-square of a sample, ours; DI", *squares])
-    return _make_table(["PSNR of 10 samples averaged (dB); CRPS x 1000", *TASKS.values()], rows)
+    return _make_table(["CRPS x 1000; PSNR of 10 samples averaged (dB)", *TASKS.values()], rows)
+
+
+def _list_two(found: Mapping[str, Mapping[str, Any]]) -> str:
+    if not found:
+        return ""
+    crps, psnr = (found[name]["value"] for name in ("CRPS, samples", "PSNR, average"))
+    return f"{1000 * crps:.1f}; {psnr:.2f}"
 
 
 def _make_asked(tasks: Mapping[str, Results]) -> str:

@@ -1,71 +1,70 @@
-"""The control of the models' records: the same images, sampler and seed, a network of zeros.
+"""The control of records that were made without it: the same images and seed, nothing learned.
 
-python -m experiments.zeros experiments/zeros.json
+python -m experiments.zeros experiments/zeros.json     # a minute: no network runs
 
-What is left without a network is the linear Gaussian posterior. Coverage and chi-square say little
-about learning, because this control passes both; the CRPS tells the two apart.
+`bcdm evaluate` and `bcdm benchmark family` draw it themselves since; a record made anew by them
+needs nothing of this.
 """
 
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from torch import Tensor, nn
-
-from bcdm.assessment.evaluate import score
+from bcdm.assessment.images import open_tested
+from bcdm.assessment.judging import judge
 from bcdm.assessment.options import Options
 from bcdm.assessment.records import Record, write_records
-from bcdm.checkpoint import Model, load
-from bcdm.networks import Projection
+from bcdm.benchmark.family import load_comparison
+from bcdm.checkpoint import load
+from bcdm.methods import CONTROL
 
-MASK = "{kind: fourier_mask, acceleration: 8, centre: 0.1, seed: 0}"
-BOX = "{kind: centre_box, box: [24, 24]}"
-# The problems of experiments/families that have a specialist, as its records were made.
-MRI = Options(limit=32, calls=20, operator=MASK, noise_std=0.02)
-FACES = Options(limit=32, calls=20, operator=BOX, noise_std=0.02)
-CASES = {"ixi64-mri8x": MRI, "ixi64-mri": MRI, "faces64-inpaint": FACES, "faces64": FACES}
+FAMILIES = ("mri64", "faces64")
+# Those of `bcdm evaluate`: as many images as their records have.
+ALONE = {"ixi64-mri8x": 130, "faces64-inpaint": 128}
 NUMBERS = (
-    ("PSNR", "sample mean"),
     ("CRPS", "samples"),
+    ("PSNR", "sample mean"),
     ("coverage 90%", "all pixels"),
     ("chi-square per degree of freedom", "single sample"),
 )
 
 
-class Zeros(nn.Module):
-    """Gives zero, so that only the linear estimate is left."""
+def list_problems() -> Iterator[tuple[str, dict[str, object], Options]]:
+    """Model, what distinguishes the problem, and options, as in the records."""
+    for name, images in ALONE.items():
+        yield name, {}, Options(limit=images)
+    for family in FAMILIES:
+        settings = load_comparison(Path(__file__).parent / f"families/{family}.cases.yaml")
+        for name, case in settings.cases.items():
+            for noise in case.noise_std:
+                options = replace(settings.options, operator=case.operator, noise_std=noise)
+                where: dict[str, object] = {"case": name, "noise_std": noise}
+                yield settings.model, where, options
+                if case.specialist is not None and noise == case.specialist_noise:
+                    yield case.specialist, where, options
 
-    def forward(
-        self, x: Tensor, log_snr: Tensor, project: Projection, extra: Tensor | None = None
-    ) -> Tensor:
-        """As `UnrolledNetwork` with one iteration."""
-        return project(0 * x)
 
-
-def silence(model: Model) -> Model:
-    """The model with nothing learned."""
-    return replace(model, method=replace(model.method, network=Zeros()))
-
-
-def run(name: str, options: Options, command: str) -> list[Record]:
+def run(name: str, where: dict[str, object], options: Options, command: str) -> list[Record]:
     """Numbers of the control on the images of one record."""
-    scores, _ = score(silence(load(name)), options)
-    images = options.limit or 0
-    case = {"model": name, "network": "zeros", "split": options.split, "images": images}
-    sampling = {"samples": options.samples, "calls": options.calls, "churn": options.churn}
-    return [
-        Record(
-            metric,
-            case | sampling | {"estimate": estimate},
-            float(scores.get(metric, estimate).mean()),
-            seed=options.seed,
-            command=command,
-        )
-        for metric, estimate in NUMBERS
+    model = load(name)
+    tested = open_tested(model, options)
+    judged = judge(model, tested, options, control=True)
+    base: dict[str, object] = {"model": name, "method": CONTROL, "split": options.split}
+    base |= {"images": len(tested.rows), "samples": options.samples} | where
+    record = partial(Record, seed=options.seed, command=command)
+    rows = [
+        record(metric, base | {"estimate": one}, float(judged.scores.get(metric, one).mean()))
+        for metric, one in NUMBERS
     ]
+    for check in judged.checks:
+        told = {"says": check.says} if check.says else {}
+        rows.append(record(check.name, base | told, check.value))
+    return rows
 
 
 if __name__ == "__main__":
     out = Path(sys.argv[1])
     words = f"python -m experiments.zeros {out}"
-    write_records(out, [r for name, given in CASES.items() for r in run(name, given, words)])
+    write_records(out, [one for given in list_problems() for one in run(*given, words)])

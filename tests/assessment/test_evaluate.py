@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from bcdm.assessment.statistics import bootstrap
 from bcdm.commands import cli
+from bcdm.methods import CONTROL
 
 
 @pytest.fixture
@@ -48,7 +49,25 @@ def test_evaluate_writes_everything(run_folder: Path) -> None:
     ])  # fmt: skip
     assert done.exit_code == 0, done.output
     rows = json.loads(out.read_text())
-    named = {(row["name"], row["case"].get("estimate")): row for row in rows}
+    assert [row["name"] for row in rows[:3]] == ["CRPS", "CRPS", "CRPS over the control's"]
+    crps, over = [row["value"] for row in rows[:2]], rows[2]
+    assert over["value"] == pytest.approx(crps[0] / crps[1])
+    assert over["interval"][0] <= over["value"] <= over["interval"][1]
+    control = [row for row in rows if row["case"].get("method") == CONTROL]
+    for row in control:
+        before = rows[rows.index(row) - 1]
+        assert (before["name"], before["case"].get("estimate")) == (
+            row["name"],
+            row["case"].get("estimate"),
+        )
+    beside = {row["name"] for row in control}
+    told = {row["name"] for row in rows if row["name"].startswith(("coverage", "chi", "TARP"))}
+    assert told <= beside
+    says = [row["case"]["says"] for row in rows if "says" in row["case"]]
+    assert len(says) == 6
+    assert all(sentence in done.output for sentence in says)
+    mine = [row for row in rows if "method" not in row["case"]]
+    named = {(row["name"], row["case"].get("estimate")): row for row in mine}
     for estimate in ("zero-filled", "Wiener", "one-call mean", "sample mean", "single sample"):
         row = named["PSNR", estimate]
         assert row["case"]["data range"] == 2.0
@@ -67,7 +86,10 @@ def test_evaluate_writes_everything(run_folder: Path) -> None:
     assert truth == pytest.approx(1, abs=0.2)
     assert ("CRPS", "samples") in named
     assert (run_folder / "f.png").read_bytes()[:4] == b"\x89PNG"
-    assert "PSNR, one-call mean" in (model / "README.md").read_text()
+    card = (model / "README.md").read_text()
+    assert "| PSNR, one-call mean |" in card
+    assert f"| coverage 90%, all pixels, {CONTROL} |" in card
+    assert says[0] in card
 
 
 def test_requirements_can_fail(run_folder: Path) -> None:
@@ -109,7 +131,7 @@ def test_calls_are_compared(run_folder: Path) -> None:
     ])  # fmt: skip
     rows = json.loads(out.read_text())
     found = {row["case"].get("calls") for row in rows if row["name"] == "CRPS"}
-    assert found == {2, 20, 25}
+    assert found == {0, 2, 20, 25}  # 0: the control
     changes = [row for row in rows if row["name"] == "change from many calls"]
     assert len(changes) == 2
     # An untrained network may miss the requirement; the exit code says so.

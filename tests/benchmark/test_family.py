@@ -9,6 +9,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from bcdm.commands import cli
+from bcdm.methods import CONTROL
 
 OPERATOR = "{kind: centre_box, box: [4, 4]}"
 
@@ -74,9 +75,13 @@ def test_every_case_is_paired(folder: Path) -> None:
     assert alarms <= 0.1
     assert names.count("PSNR behind the specialist") == 1
     assert names.count("distance of 90 % coverage from .9") == 2
-    assert len(list((folder / "work").glob("*.npz"))) == 5
+    assert len(list((folder / "work").glob("*.npz"))) == 7
     page = (folder / "r.md").read_text()
-    assert page.count("| box |") == 5
+    assert page.splitlines()[0].startswith("| case | noise_std | model | CRPS | CRPS over the")
+    assert page.count("| box |") == 7
+    controls = [line for line in page.splitlines() if CONTROL in line]
+    assert len(controls) == 2
+    assert all(" | 1.00 | " in line for line in controls)
     assert "margin over the rival, operators never drawn" in page
     before = [path.stat().st_mtime_ns for path in sorted((folder / "work").glob("*.npz"))]
     run(*arguments)

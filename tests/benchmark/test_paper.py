@@ -9,6 +9,7 @@ import yaml
 from click.testing import CliRunner
 
 from bcdm.commands import cli
+from bcdm.methods import CONTROL
 
 EVERY = {
     "LS": {"kind": "least_squares"},
@@ -77,9 +78,9 @@ def run(folder: Path, out: str) -> list[dict[str, object]]:
 
 def test_every_method_is_compared_and_a_rerun_gives_the_same(folder: Path) -> None:
     rows = run(folder, "first")
-    assert {row["case"].get("method") for row in rows} == {*EVERY, None}
+    assert {row["case"].get("method") for row in rows} == {CONTROL, *EVERY, None}
     table = (folder / "first/table.md").read_text().splitlines()
-    assert len(table) == 2 + len(EVERY)
+    assert len(table) == 3 + len(EVERY)
     assert len({line.count("|") for line in table}) == 1
     latex = (folder / "first/table.tex").read_text()
     assert latex.count("&") == 4 * 3

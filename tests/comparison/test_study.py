@@ -18,6 +18,7 @@ from bcdm.comparison.contenders import ContenderConfig, expand_grid
 from bcdm.comparison.engine import choose_shown
 from bcdm.comparison.task import load_task
 from bcdm.measurement import Measurement
+from bcdm.methods import CONTROL
 from bcdm.operators import PixelMask
 
 DUAL = ["parameterisation.statistic=dual", "parameterisation.output=denoised"]
@@ -81,7 +82,15 @@ def test_networks_are_trained_and_compared_alike(folder: Path) -> None:
     done = run(folder)
     assert done.exit_code == 0 or "miss what is required" in str(done.exception), done.output
     rows = read(folder)
-    assert {row["case"].get("method") for row in rows} == {"plain", "dual", None}
+    assert {row["case"].get("method") for row in rows} == {CONTROL, "plain", "dual", None}
+    over = {r["case"]["method"]: r["value"] for r in rows if r["name"].startswith("CRPS over")}
+    assert over.keys() == {CONTROL, "plain", "dual"}
+    assert over[CONTROL] == 1
+    crps = {r["case"]["method"]: r["value"] for r in rows if r["name"] == "CRPS, samples"}
+    assert over["plain"] == pytest.approx(crps["plain"] / crps[CONTROL])
+    table = (folder / "out/table.md").read_text().splitlines()
+    assert table[0].startswith("| method | calls | CRPS | CRPS over the control's | ")
+    assert table[2].startswith(f"| {CONTROL} | 0 | ")
     judged = {row["name"]: row["case"] for row in rows if row["required"]}
     assert set(judged) == {"CRPS gained over another", "one-call PSNR gained over another (dB)"}
     assert all(case["images"] == 3 for case in judged.values())
@@ -113,7 +122,7 @@ def test_fid_where_its_weights_are_given(folder: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("bcdm.assessment.metrics.Inception.load", lambda path: Means)
     run(folder, "--fid", str(weights))
     found = {row["case"]["method"]: row for row in read(folder) if row["name"] == "FID"}
-    assert set(found) == {"plain", "dual"}
+    assert set(found) == {CONTROL, "plain", "dual"}
     digest = hashlib.sha256(b"any").hexdigest()
     assert all(digest.startswith(row["case"]["FID's weights"]) for row in found.values())
     assert all(row["value"] > 0 for row in found.values())

@@ -12,6 +12,7 @@ from experiments.claims import JUDGES
 from experiments.pages import fill_pages, make_sections
 
 from bcdm.errors import InputError
+from bcdm.methods import CONTROL
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "experiments/paper"
@@ -93,3 +94,20 @@ def test_the_papers_numbers_stand_beside_ours(copy: Path) -> None:
     printed = next(line for line in lines if line.startswith("| DMPS, paper |"))
     assert here.split("|")[4].strip().startswith("12.34 / ")
     assert printed.split("|")[4].strip() == "29.36 / 84.7 / 39.79"
+
+
+def test_the_control_is_shown_and_no_rival(copy: Path) -> None:
+    """Its numbers are those of our method here: as a rival it would change verdicts."""
+    before = make_sections(copy)
+    for task in ("mri", "deblur", "sr", "inpaint", "denoise"):
+        path = copy / task / "results.json"
+        records = json.loads(path.read_text())
+        ours = [record for record in records if record["case"].get("method") == "BCDM"]
+        control = [one | {"case": one["case"] | {"method": CONTROL}} for one in ours]
+        path.write_text(json.dumps([*control, *records]))
+    after = make_sections(copy)
+    assert after["claims"] == before["claims"]
+    assert after["published"] == before["published"]
+    rows = after["results"].splitlines()
+    assert rows[2].startswith(f"| {CONTROL} |")
+    assert [row.count("(control)") for row in rows[-2:]] == [5, 5]

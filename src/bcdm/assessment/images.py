@@ -1,16 +1,39 @@
 """Which images of a model's data are taken: a split, evenly spaced."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from bcdm.assessment.options import Options, choose_problem
 from bcdm.checkpoint import Model
 from bcdm.checkpoint.settings import resolve_data_path
 from bcdm.data import ImageSource, assign_splits, open_images, select_split
 from bcdm.errors import InputError
+from bcdm.problems import OneProblem
 
-__all__ = ["choose_evenly", "choose_images", "choose_training_images"]
+__all__ = ["Tested", "choose_evenly", "choose_images", "choose_training_images", "open_tested"]
+
+
+@dataclass(frozen=True)
+class Tested:
+    """What methods are tried on: images, their numbers in the split, subjects, the problem."""
+
+    images: Tensor
+    rows: list[int]
+    subjects: list[str]
+    problem: OneProblem
+
+
+def open_tested(model: Model, options: Options, few: int | None = None) -> Tested:
+    """The images that options choose, prepared; `few` of them, evenly again, if that is given."""
+    source, rows = choose_images(model, options.data, options.split, options.limit)
+    rows = [rows[k] for k in choose_evenly(len(rows), few or len(rows))]
+    images = torch.stack([model.preparation(source[i]) for i in rows])
+    named = source.subjects or range(len(source))
+    return Tested(images, rows, [str(named[i]) for i in rows], choose_problem(model, options))
 
 
 def choose_evenly(count: int, few: int) -> list[int]:

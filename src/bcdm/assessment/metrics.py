@@ -56,10 +56,6 @@ class Scores:
         """The numbers of all images."""
         return torch.cat(self.rows[metric, estimate])
 
-    def pop(self, metric: str) -> Tensor:
-        """Takes out the numbers of a metric that is of no estimate."""
-        return torch.cat(self.rows.pop((metric, "")))
-
     def judge_images(
         self,
         x: Tensor,

@@ -22,6 +22,7 @@ __all__ = [
 ]
 
 _LONGEST = 60  # characters of a setting on a terminal
+_SAYS = "says"  # a sentence of what a number says
 _COMPARE = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
 
 
@@ -31,7 +32,7 @@ class Record:
 
     Args:
         name: What was measured.
-        case: On what: any plain values.
+        case: On what: any plain values. "says" is a sentence of what the number says.
         value: The number; None where there is none (a chain that diverged, a level not resolved).
         unit: Its unit; "" for a ratio.
         interval: A confidence interval, if there is one.
@@ -156,7 +157,7 @@ def format_table(records: Sequence[Record]) -> str:
 
 def _list_case(record: Record) -> list[str]:
     """What a number is of, but for long texts, which are for the file of records."""
-    pairs = [f"{key}={value}" for key, value in record.case.items()]
+    pairs = [f"{key}={value}" for key, value in record.case.items() if key != _SAYS]
     return [pair for pair in pairs if len(pair) <= _LONGEST]
 
 
@@ -166,4 +167,5 @@ def _format(record: Record, shared: Collection[str], wide: int) -> str:
     interval = f" [{record.interval[0]:.4g}, {record.interval[1]:.4g}]" if record.interval else ""
     verdict = {None: "", True: "holds", False: "MISSED"}[record.holds]
     required = f"  {record.required}: {verdict}" if record.required else ""
-    return f"{record.name:{wide}}  {number}{interval}{required}  {case}".rstrip()
+    line = f"{record.name:{wide}}  {number}{interval}{required}  {case}".rstrip()
+    return f"{line}\n    {record.case[_SAYS]}" if _SAYS in record.case else line

@@ -1,11 +1,12 @@
 """From numbers per image to the records of an evaluation, and to a model's card."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import torch
 
+from bcdm.assessment.judging import Judged
 from bcdm.assessment.metrics import Scores
 from bcdm.assessment.options import Options
 from bcdm.assessment.records import Record
@@ -13,31 +14,66 @@ from bcdm.assessment.statistics import bootstrap
 from bcdm.checkpoint import Model, read_facts, write_facts
 from bcdm.evaluation import describe_ssim
 from bcdm.machine import choose_precision
+from bcdm.methods import CONTROL
 
-__all__ = ["summarise", "write_card"]
+__all__ = ["OVER_CONTROL", "summarise", "write_card"]
 
+OVER_CONTROL = "CRPS over the control's"
 REQUIRED = {
+    OVER_CONTROL: "<= 0.5",
     "PSNR gain over zero-filled": ">= 5",
     "PSNR gain over Wiener": ">= 5",
     "distance of 90 % coverage from .9": "<= 0.05",
     "distance of chi-square from 1": "<= 0.2",
 }
+_CRPS = ("CRPS", "samples")
+_ALL = "samples"  # the estimate whose effort is that of all samples
+
+Effort = Mapping[str, dict[str, object]]
 
 
 def summarise(
-    scores: Scores,
-    curve: tuple[float, float],
+    own: Judged,
+    control: Judged,
     model: Model,
+    subjects: Sequence[str],
     options: Options,
     command: str,
-    count: int,
-    subjects: list[str] | None,
 ) -> list[Record]:
-    """One record a number, with its interval over subjects; then what the experiments require."""
-    data = model.config.data
+    """The CRPS first, then each number with the control's beside it, then what is required.
+
+    Intervals are over subjects.
+    """
+    base = _describe(model, options, len(subjects))
+    record = partial(Record, seed=options.seed, command=command)
+    effort = _list_effort(model, options)
+    mine = _list_numbers(own, base, effort, model, options, subjects, record)
+    counts = {
+        "one-call mean": 0,
+        "sample mean": min(options.samples, options.mean_samples),
+        "single sample": 1,
+        _ALL: options.samples,
+    }
+    exact: Effort = {name: {"samples": count, "calls": 0} for name, count in counts.items()}
+    other = {"method": CONTROL}
+    theirs = _list_numbers(control, base | other, exact, model, options, subjects, record)
+    whole = base | effort[_ALL]
+    required = REQUIRED if options.strict else {}
+    a, b = (judged.scores.get(*_CRPS) for judged in (own, control))
+    interval = bootstrap(a, b, groups=subjects)
+    ratio = float(a.mean() / b.mean())
+    over = record(OVER_CONTROL, whole, ratio, "", interval, required.get(OVER_CONTROL))
+    records = [mine.pop(_CRPS), theirs.pop(_CRPS), over]
+    for name, number in mine.items():
+        records += [number, theirs[name]] if name in theirs else [number]
+    return records + _judge(own.scores, whole, record, options.strict, subjects)
+
+
+def _describe(model: Model, options: Options, count: int) -> dict[str, object]:
+    """What all numbers are of."""
     base: dict[str, object] = {
         "model": model.config.name,
-        "data": data.path,
+        "data": model.config.data.path,
         "split": options.split,
         "images": count,
     }
@@ -45,6 +81,11 @@ def summarise(
         base["operator"] = options.operator
     if options.noise_std is not None:
         base["noise_std"] = options.noise_std
+    return base
+
+
+def _list_effort(model: Model, options: Options) -> Effort:
+    """What each estimate costs."""
     precision = choose_precision(options.precision, model.device)
     whole: dict[str, object] = {
         "samples": options.samples,
@@ -54,36 +95,52 @@ def summarise(
     }
     if model.device.type != "cpu":
         whole["device"] = str(model.device)
-    effort: dict[str, dict[str, object]] = {
+    return {
         "zero-filled": {},
         "Wiener": {},
-        "truth": {},
         "one-call mean": {"samples": 0, "calls": 1, "precision": precision},
         "sample mean": whole | {"samples": min(options.samples, options.mean_samples)},
         "single sample": whole | {"samples": 1},
+        _ALL: whole,
     }
+
+
+def _list_numbers(
+    judged: Judged,
+    base: dict[str, object],
+    effort: Effort,
+    model: Model,
+    options: Options,
+    subjects: Sequence[str],
+    record: Callable[..., Record],
+) -> dict[tuple[str, str], Record]:
+    """Records by metric and estimate."""
+    low, high = model.value_range
     conventions: dict[str, dict[str, object]] = {
-        "PSNR": {"data range": data.value_range[1] - data.value_range[0]},
+        "PSNR": {"data range": high - low},
         "SSIM": {"convention": describe_ssim("wang")},
         "LPIPS": {"weights": options.lpips.name if options.lpips else None},
     }
-    record = partial(Record, seed=options.seed, command=command)
-    records = []
-    ratio = (scores.pop("spread").sum() / scores.pop("skill").sum()).sqrt()
+    scores, found = judged.scores, {}
     for (metric, estimate), parts in scores.rows.items():
+        if not estimate:
+            continue
         values = torch.cat(parts)
         case = base | {"estimate": estimate} | conventions.get(metric, {})
-        case |= effort.get(estimate, whole)
+        # Numbers of the truth cost nothing.
+        case |= {} if estimate == "truth" else effort.get(estimate, effort[_ALL])
         if metric.startswith("coverage") and bool(values.isnan().all()):
             case["note"] = f"{options.samples} samples cannot resolve this level"
         unit = "dB" if metric == "PSNR" else ""
         interval = bootstrap(values, groups=subjects)
-        records.append(record(metric, case, float(values.mean()), unit, interval))
-    records.append(record("spread / skill", base | whole, float(ratio)))
-    records.append(record("TARP distance from diagonal", base | whole, curve[0]))
-    records.append(record("TARP 95 % half width", base | whole, curve[1]))
-    records += _judge(scores, base | whole, record, options.strict, subjects)
-    return records
+        found[metric, estimate] = record(metric, case, float(values.mean()), unit, interval)
+    case = base | effort[_ALL]
+    ratio = (scores.get("spread", "").sum() / scores.get("skill", "").sum()).sqrt()
+    found["spread / skill", ""] = record("spread / skill", case, float(ratio))
+    for check in judged.checks:
+        told = {"says": check.says} if check.says else {}
+        found[check.name, ""] = record(check.name, case | told, check.value)
+    return found
 
 
 def _judge(
@@ -91,7 +148,7 @@ def _judge(
     case: dict[str, object],
     record: Callable[..., Record],
     strict: bool,
-    subjects: list[str] | None,
+    subjects: Sequence[str],
 ) -> list[Record]:
     """Differences that the experiments require something of."""
     best = scores.get("PSNR", "one-call mean")
@@ -122,12 +179,14 @@ def write_card(folder: Path, records: list[Record], command: str) -> None:
     for r in records:
         if r.value is None:
             continue
-        name = f"{r.name}, {r.case['estimate']}" if r.case.get("estimate") else r.name
+        parts = [r.name, r.case.get("estimate"), r.case.get("method")]
+        name = ", ".join(str(part) for part in parts if part)
         kinds = {"data range": "data range", "samples": "samples", "calls": "calls"}
         note = ", ".join(f"{k} {r.case[v]}" for k, v in kinds.items() if r.case.get(v))
         interval = f" [{r.interval[0]:.4g}, {r.interval[1]:.4g}]" if r.interval else ""
         number = f"{r.value:.4g} {r.unit}".strip()
         rows[name] = f"{number}{interval}{f' ({note})' if note else ''}"
+        rows[name] += f": {r.case['says']}" if "says" in r.case else ""
     case = records[0].case
     on = f"{case['images']} {case['split']} images of {case['data']}, seed {records[0].seed}"
     content["facts"]["metrics"] = {"command": command, "on": on, "rows": rows}

@@ -28,7 +28,7 @@ from bcdm.benchmark.small import SIZE, TINY, make_job, make_model
 from bcdm.checkpoint import load
 from bcdm.diffusion import DPMSolver, run_chain
 from bcdm.files import count_bytes
-from bcdm.networks import NCSNpp
+from bcdm.networks import Backbone
 from bcdm.reconstruction.drawing import Item
 from bcdm.reconstruction.items import reconstruct_items
 from bcdm.reconstruction.joining import join_measurements
@@ -92,7 +92,7 @@ def _measure_model(name: str, batch: int = 8) -> list[Record]:
     from torch.utils.flop_counter import FlopCounterMode
 
     model = load(name)
-    (backbone,) = (part for part in model.method.network.modules() if isinstance(part, NCSNpp))
+    (backbone,) = (part for part in model.method.network.modules() if isinstance(part, Backbone))
     images, level = (
         torch.zeros(batch, backbone.config.channels_in, *model.shape[1:]),
         torch.zeros(1),

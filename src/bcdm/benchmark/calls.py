@@ -10,6 +10,7 @@ import torch
 from bcdm.assessment import evaluate
 from bcdm.assessment.options import Options, choose_problem
 from bcdm.assessment.records import Column, Record
+from bcdm.assessment.summary import OVER_CONTROL
 from bcdm.benchmark.overhead import interleave
 from bcdm.checkpoint import Model, load
 from bcdm.checkpoint.building import build_method
@@ -23,14 +24,16 @@ CALLS = (5, 10, 20, 50, 100, 500)
 FEW = 20
 KEPT = {
     ("CRPS", "samples"),
+    (OVER_CONTROL, None),
     ("PSNR", "sample mean"),
     ("coverage 90%", "all pixels"),
     ("coverage 90%", "hidden pixels"),
     ("chi-square per degree of freedom", "single sample"),
 }
 COLUMNS = (
-    Column("PSNR, mean of samples (dB)", "PSNR", "sample mean"),
     Column("CRPS", "CRPS", "samples", 4),
+    Column(OVER_CONTROL, OVER_CONTROL),
+    Column("PSNR, mean of samples (dB)", "PSNR", "sample mean"),
     Column("coverage of 90 % intervals", "coverage 90%", "all pixels", 3),
     Column("chi-square of a sample", "chi-square per degree of freedom", "single sample"),
 )
@@ -45,13 +48,17 @@ def run(
     calls: tuple[int, ...] = CALLS,
     report: Callable[[str], None] = print,
 ) -> list[Record]:
-    """Evaluates at every number of calls, with the same images, measurements and seeds."""
+    """Evaluates at every number of calls, with the same images, measurements and seeds.
+
+    Records of 0 calls are those of the linear Gaussian posterior: the control, nothing learned.
+    """
     if options.samples < 19:
         raise InputError("90 % coverage needs 19 samples or more")
     rows: list[Record] = []
     for count in calls:
         found = evaluate.run(name, replace(options, calls=count), command, report=report)
-        rows += [row for row in found if (row.name, row.case.get("estimate")) in KEPT]
+        kept = [row for row in found if (row.name, row.case.get("estimate")) in KEPT]
+        rows += [row for row in kept if "method" not in row.case or count == calls[0]]
         report(f"calls: {count}")
     record = partial(Record, command=command, seed=options.seed)
     many_calls = max(calls)

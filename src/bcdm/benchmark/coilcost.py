@@ -75,8 +75,10 @@ def _measure(
     level = method.schedule.level(torch.zeros(1, dtype=torch.float64))
     x = torch.zeros_like(measurement.back_projection)
     given = method.parameterisation.prepare(Conditioning(measurement, level), x)
-    more = () if given.extra is None else (given.extra,)
-    bare = partial(method.network, given.seen, level.log_snr.float(), None, *more)
+    if given.compare is not None:
+        blank = given.compare(torch.zeros_like(given.seen))
+        given = given._replace(compare=lambda _: blank)
+    bare = partial(method.network, given.seen, level.log_snr.float(), None, *given.more)
     ratios = interleave(partial(call, bare), {"sample": draw}, rounds)["sample"]
     case: dict[str, object] = {
         "image": f"{side}x{side}",

@@ -15,23 +15,24 @@ from bcdm.evaluation import nrmse
 from bcdm.evaluation.ranks import find_interval
 from bcdm.measurement import Measurement
 from bcdm.methods import (
+    CONTROL,
     MMPS,
     LeastSquares,
+    LinearGaussian,
     Method,
     RootSumOfSquares,
     SparseGradients,
     SparseWavelets,
 )
+from bcdm.methods.view import Scales
 from bcdm.operators import PixelMask
-from bcdm.tensors import ImageSpec, SeededNoise
+from bcdm.tensors import SeededNoise
 
 __all__ = [
-    "CONTROL",
     "LEVEL",
     "ONE_CALL",
     "OURS",
     "Classical",
-    "Control",
     "OneCall",
     "Sampled",
     "find_error",
@@ -39,10 +40,9 @@ __all__ = [
     "list_sampled",
 ]
 
-CONTROL = "linear Gaussian posterior"
 OURS, ONE_CALL = "ours", "ours by one call"
 LEVEL = 0.8
-PRIOR_STD = 0.15  # of the control where there is no model
+WITHOUT_MODEL = Scales(0.15)  # of the control
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,13 @@ class Sampled:
 
     def estimate(self, case: Case, weight: float) -> tuple[Tensor, Tensor]:
         """Magnitudes (samples, H, W), and the samples, (samples, 1, H, W)."""
+        method = self.bind(case.measurement)
+        if isinstance(method, LinearGaussian):
+            noise = SeededNoise(self.seed, range(self.samples))
+            drawn = method.draw(case.measurement.repeat(self.samples), noise)
+            return drawn[:, 0].abs(), drawn
         drawn = sample(
-            self.bind(case.measurement).condition(case.measurement),
+            method.condition(case.measurement),
             DPMSolver(churn=1.0),
             steps=self.calls,
             seed=self.seed,
@@ -141,30 +146,6 @@ class OneCall(Sampled):
         return found[:, 0].abs(), found
 
 
-@dataclass(frozen=True)
-class Control(Sampled):
-    r"""The posterior of a white Gaussian prior: what a network that gives zero samples from.
-
-    Exact, by one solve a sample: with $x \sim N(0, s^2)$ and $y' = A x + \sigma_0 n$, the sum of
-    $x$ and the Wiener estimate of $y - y'$ is a sample of the posterior given $y$.
-
-    Attributes:
-        prior_std: $s$.
-    """
-
-    prior_std: float = PRIOR_STD
-
-    def estimate(self, case: Case, weight: float) -> tuple[Tensor, Tensor]:
-        """Magnitudes and samples, as of others."""
-        many = case.measurement.repeat(self.samples)
-        noise = SeededNoise(self.seed, list(range(self.samples)))
-        x = self.prior_std * noise.normal(ImageSpec.of(many.back_projection), step=0)
-        other = Measurement.simulate(x, many.operator, many.std, seed=self.seed)
-        away = Measurement(many.y - other.y, many.operator, many.std)
-        drawn = x + away.estimate_linearly(self.prior_std)
-        return drawn[:, 0].abs(), drawn
-
-
 def find_error(magnitude: Tensor, case: Case) -> float:
     """NRMSE inside of the object."""
     chosen = case.inside
@@ -176,11 +157,6 @@ def _measure_nothing(measurement: Measurement) -> Measurement:
     back = measurement.back_projection[:1]
     empty = PixelMask(torch.zeros(back.shape[-2:], dtype=torch.bool))
     return Measurement(torch.zeros_like(back), empty, 1.0)
-
-
-def _leave_out(measurement: Measurement) -> Method:
-    """The control needs no method."""
-    return LeastSquares()
 
 
 def list_classical() -> list[Classical]:
@@ -195,9 +171,8 @@ def list_classical() -> list[Classical]:
 
 def list_sampled(model: Model | None, samples: int, calls: int, seed: int) -> list[Sampled]:
     """The control, and with a model the model and MMPS over its prior."""
-    prior_std = model.config.parameterisation.prior_std if model else PRIOR_STD
-    control = Control(CONTROL, _leave_out, samples, calls, seed, prior_std=prior_std)
-    rows: list[Sampled] = [control]
+    control = LinearGaussian(model.scales if model else WITHOUT_MODEL)
+    rows = [Sampled(CONTROL, lambda _: control, samples, calls, seed)]
     if model is None:
         return rows
     method, value_range = model.method, model.preparation.value_range

@@ -9,23 +9,26 @@ import torch
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from bcdm.assessment import evaluate
+from bcdm.assessment.images import open_tested
+from bcdm.assessment.judging import judge
 from bcdm.assessment.kept import Numbers, keep_numbers
 from bcdm.assessment.options import Options
 from bcdm.assessment.records import Column, Record
 from bcdm.assessment.statistics import bootstrap
+from bcdm.assessment.summary import OVER_CONTROL
 from bcdm.checkpoint import load
 from bcdm.checkpoint.building import build_operator
 from bcdm.checkpoint.settings import parse_operator
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
+from bcdm.methods import CONTROL
 
 __all__ = ["COLUMNS", "KEYS", "Comparison", "load_comparison", "run"]
 
 KEPT = (
+    ("CRPS", "samples", ""),
     ("PSNR", "one-call mean", "dB"),
     ("PSNR", "sample mean", "dB"),
-    ("CRPS", "samples", ""),
     ("coverage 90%", "all pixels", ""),
     ("chi-square per degree of freedom", "single sample", ""),
 )
@@ -33,9 +36,10 @@ KEPT = (
 
 KEYS = ("case", "noise_std", "model")
 COLUMNS = (
+    Column("CRPS", "CRPS", "samples", 4),
+    Column(OVER_CONTROL, OVER_CONTROL),
     Column("PSNR, one call (dB)", "PSNR", "one-call mean"),
     Column("PSNR, mean of samples (dB)", "PSNR", "sample mean"),
-    Column("CRPS", "CRPS", "samples", 4),
     Column("coverage of 90 % intervals", "coverage 90%", "all pixels", 3),
     Column("chi-square of a sample", "chi-square per degree of freedom", "single sample"),
 )
@@ -109,7 +113,10 @@ def run(
     *,
     report: Callable[[str], None],
 ) -> list[Record]:
-    """Scores every model on every case; parts that are done are kept in `work`."""
+    """Scores every model on every case, beside the control of the family's model.
+
+    Parts that are done are kept in `work`.
+    """
     settings = load_comparison(path)
     record = partial(Record, seed=settings.options.seed, command=command)
     score = partial(_score, settings, data, work, report)
@@ -119,11 +126,16 @@ def run(
     for name, case in settings.cases.items():
         for noise in case.noise_std:
             mine, groups = score(settings.model, case.operator, noise)
+            control, _ = score(settings.model, case.operator, noise, control=True)
             where: dict[str, object] = {"case": name, "operator": case.operator, "noise_std": noise}
-            records += _list(settings.model, where, mine, groups, record, judged=True)
+            show = partial(_list, where=where, control=control, groups=groups, record=record)
+            records += show(settings.model, numbers=mine) + _judge_coverage(
+                settings.model, where, mine, record
+            )
+            records += show(CONTROL, numbers=control)
             if settings.rival is not None:
                 theirs, _ = score(settings.rival, case.operator, noise)
-                records += _list(settings.rival, where, theirs, groups, record, judged=False)
+                records += show(settings.rival, numbers=theirs)
                 away = {metric: sign * (mine[metric] - theirs[metric]) for metric, sign in SIGNS}
                 for metric, values in away.items():
                     which = {"metric": metric, "rival": settings.rival} | where
@@ -134,7 +146,7 @@ def run(
                 subjects += [] if case.drawn else groups
             if case.specialist is not None and noise == case.specialist_noise:
                 special, _ = score(case.specialist, None, None)
-                records += _list(case.specialist, where, special, groups, record, judged=False)
+                records += show(case.specialist, numbers=special)
                 records += _compare(where, mine, special, groups, record)
     for metric, parts in margins.items():
         if parts:
@@ -186,23 +198,27 @@ def _score(
     name: str,
     operator: str | None,
     noise: float | None,
+    *,
+    control: bool = False,
 ) -> tuple[Numbers, list[str]]:
-    """Per-image numbers of one model, and each image's subject."""
+    """Per-image numbers of one model, or of its control, and each image's subject."""
     model = load(name)
     changes = {"operator": operator, "noise_std": noise, "data": data}
     options = Options(**(vars(settings.options) | changes))
     asked = vars(options) | {"data": None, "hashes": model.facts["hashes"]}
-    stored = work / f"{model.config.name}-{operator or 'own'}-{noise}.npz".replace("/", "_")
+    who = f"{CONTROL} of {model.config.name}" if control else model.config.name
+    stored = work / f"{who}-{operator or 'own'}-{noise}.npz".replace("/", "_")
 
     def find() -> Numbers:
-        report(f"{name}: {operator or 'its own operator'}, noise_std {noise}")
-        scores, groups = evaluate.score(model, options)
+        report(f"{who}: {operator or 'its own operator'}, noise_std {noise}")
+        tested = open_tested(model, options)
         numbers = {
             f"{metric}, {estimate}": torch.cat(parts).numpy()
-            for (metric, estimate), parts in scores.rows.items()
+            for (metric, estimate), parts in judge(
+                model, tested, options, control=control
+            ).scores.rows.items()
         }
-        subjects = groups or [str(k) for k in range(len(numbers["CRPS, samples"]))]
-        return numbers | {"subjects": np.array(subjects)}
+        return numbers | {"subjects": np.array(tested.subjects)}
 
     numbers = keep_numbers(stored, asked, find)
     return numbers, [str(name) for name in numbers.pop("subjects")]
@@ -210,13 +226,14 @@ def _score(
 
 def _list(
     model: str,
-    where: dict[str, object],
+    *,
     numbers: Numbers,
+    where: dict[str, object],
+    control: Numbers,
     groups: list[str],
     record: Callable[..., Record],
-    *,
-    judged: bool,
 ) -> list[Record]:
+    """The numbers of one row of the table."""
     rows = []
     for metric, estimate, unit in KEPT:
         values = numbers[f"{metric}, {estimate}"]
@@ -224,11 +241,18 @@ def _list(
         rows.append(
             record(metric, case, float(values.mean()), unit, bootstrap(values, groups=groups))
         )
-    if judged:
-        away = abs(float(numbers["coverage 90%, all pixels"].mean()) - 0.9)
-        case = {"model": model} | where
-        rows.append(record("distance of 90 % coverage from .9", case, away, "", None, "<= 0.05"))
-    return rows
+    a, b = (found["CRPS, samples"] for found in (numbers, control))
+    interval = bootstrap(a, b, groups=groups)
+    ratio = float(a.mean() / b.mean())
+    return [*rows, record(OVER_CONTROL, {"model": model} | where, ratio, "", interval)]
+
+
+def _judge_coverage(
+    model: str, where: dict[str, object], numbers: Numbers, record: Callable[..., Record]
+) -> list[Record]:
+    away = abs(float(numbers["coverage 90%, all pixels"].mean()) - 0.9)
+    name = "distance of 90 % coverage from .9"
+    return [record(name, {"model": model} | where, away, "", None, "<= 0.05")]
 
 
 def _compare(

@@ -32,6 +32,7 @@ from bcdm.methods import (
     Denoising,
     DiffPIR,
     LeastSquares,
+    LinearGaussian,
     Method,
     PiGDM,
     Renewal,
@@ -46,6 +47,7 @@ Plug = str | Callable[..., Any]
 KINDS = (
     "least_squares",
     "total_variation",
+    "linear_gaussian",
     "mean",
     "network",
     "bridge",
@@ -66,7 +68,8 @@ class ContenderConfig(BaseModel):
     Attributes:
         kind: What it is. "network" is a trained one, by its own conditioning; "mean" its single
             call; "bridge" one on a bridge, by the bridge's own posterior; guided methods take an
-            unconditional network. "package.module:name" is a method from elsewhere: called with
+            unconditional network; "linear_gaussian" is the control, of a network's linear prior.
+            "package.module:name" is a method from elsewhere: called with
             the prior, if the row names one by `network` or `prior`, and with the weight, if the row
             states some, it gives a method.
         network: The name of the trained network it needs.
@@ -163,6 +166,8 @@ class Contender:
             case["sampler"] = describe_plug(self.config.sampler)
         elif self.config.kind == "bridge":
             case["sampler"] = "posterior of the bridge"
+        elif self.config.kind == "linear_gaussian":
+            case["sampler"] = "exact, one solve a sample"
         elif self.draws_samples and self.config.kind not in ("diffpir", "ddrm"):
             case["sampler"] = "Eq. 3" if self.churn is None else f"DPM++ churn {self.churn:g}"
         if self.config.clip:
@@ -173,38 +178,43 @@ class Contender:
     def draw(self, measurement: Measurement, rows: Sequence[int], count: int, seed: int) -> Drawn:
         """Draws `count` samples of each measurement, whose images are `rows` of the data."""
         start = time.perf_counter()
-        denoiser, names = self._bind(measurement), [str(row) for row in rows]
-        if not self.draws_samples:
-            out = posterior_mean(denoiser, seed=seed, items=names)[None]
+        method, names = self._method(), [str(row) for row in rows]
+        if isinstance(method, LinearGaussian):
+            out = method.draw_many(measurement, names, count, seed)
+        elif self.draws_samples:
+            out = self._sample(method.condition(measurement), names, count, seed)
         else:
-            sampler = choose_sampler(denoiser, self._find_sampler(), DPMSolver(self.churn or 0.0))
-            steps = sampler.count_steps(self.config.calls)
-            timed = self.churn is None or self.config.kind == "bridge"
-            grid = denoiser.schedule.time_grid(steps) if timed else None
-            out = torch.stack(
-                [
-                    sample(
-                        denoiser,
-                        sampler,
-                        steps=steps,
-                        grid=grid,
-                        seed=seed,
-                        indices=[k] * len(names),
-                        items=names,
-                        progress=False,
-                    )
-                    for k in range(count)
-                ]
-            )
+            out = posterior_mean(method.condition(measurement), seed=seed, items=names)[None]
         return Drawn(out.float(), time.perf_counter() - start)
+
+    def _sample(self, denoiser: Denoiser, names: Sequence[str], count: int, seed: int) -> Tensor:
+        sampler = choose_sampler(denoiser, self._find_sampler(), DPMSolver(self.churn or 0.0))
+        steps = sampler.count_steps(self.config.calls)
+        timed = self.churn is None or self.config.kind == "bridge"
+        grid = denoiser.schedule.time_grid(steps) if timed else None
+        drawn = [
+            sample(
+                denoiser,
+                sampler,
+                steps=steps,
+                grid=grid,
+                seed=seed,
+                indices=[k] * len(names),
+                items=names,
+                progress=False,
+            )
+            for k in range(count)
+        ]
+        return torch.stack(drawn)
 
     @torch.no_grad()
     def estimate(self, measurement: Measurement, rows: Sequence[int], seed: int) -> Tensor | None:
         """The posterior mean by one call, where a network was trained for measurements."""
-        if self.config.kind not in ("network", "bridge"):
+        if self.config.kind not in ("network", "bridge", "linear_gaussian"):
             return None
         names = [str(row) for row in rows]
-        return posterior_mean(self._bind(measurement), seed=seed, items=names).float()
+        denoiser = self._method().condition(measurement)
+        return posterior_mean(denoiser, seed=seed, items=names).float()
 
     @property
     def _weighs(self) -> bool:
@@ -223,9 +233,6 @@ class Contender:
         # That of DDRM comes with it.
         return Ancestral() if self.churn is None and self.config.kind != "ddrm" else None
 
-    def _bind(self, measurement: Measurement) -> Denoiser:
-        return self._method().condition(measurement)
-
     def _method(self) -> Method:
         kind = self.config.kind
         if kind == "least_squares":
@@ -238,6 +245,8 @@ class Contender:
             return self._guide(resolve(self.config.prior)())
         if self.model is None:
             raise InputError(f"a method of kind {kind} needs the name of a network")
+        if kind == "linear_gaussian":
+            return LinearGaussian(self.model.scales)
         if kind in ("network", "mean", "bridge"):
             method, limits = self.model.method, self.model.config.data.value_range
             return _Clipped(method, *limits) if self.config.clip else method

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bcdm.assessment.images import choose_evenly, choose_images
+from bcdm.assessment.images import Tested, choose_evenly, open_tested
 from bcdm.assessment.metrics import Scores, open_features, open_lpips
-from bcdm.assessment.options import Options, choose_problem
+from bcdm.assessment.options import Options
 from bcdm.checkpoint import Model, load
 from bcdm.checkpoint.settings import load_config, resolve_data_path
 from bcdm.comparison.budget import read_budget, train_for, write_budget
@@ -27,12 +27,10 @@ from bcdm.files import replacing
 from bcdm.imports import hash_source, resolve
 from bcdm.machine import autocast
 from bcdm.measurement import Measurement
-from bcdm.problems import OneProblem
 
 __all__ = [
     "BUDGETS",
     "Outcome",
-    "Tested",
     "choose_shown",
     "find_images",
     "run_task",
@@ -41,16 +39,6 @@ __all__ = [
 COVERED = (0.5, 0.8)
 SHOWN = 3  # images that figures may show
 BUDGETS = "budgets.json"  # what each network was given: the same steps everywhere
-
-
-@dataclass(frozen=True)
-class Tested:
-    """What methods are tried on: images, their numbers in the split, subjects, the problem."""
-
-    images: Tensor
-    rows: list[int]
-    subjects: list[str]
-    problem: OneProblem
 
 
 @dataclass(frozen=True)
@@ -93,13 +81,14 @@ def find_images(
 ) -> Tested:
     """Images of a split: of the task's own number, evenly spaced, `count` of them, evenly again."""
     model = models[task.methods[task.ours].network or next(iter(models))]
-    options = Options(operator=task.operator, noise_std=task.noise_std)
-    source, rows = choose_images(model, data, split, max(task.images, count))
-    rows = [rows[k] for k in choose_evenly(len(rows), count)]
-    images = torch.stack([model.preparation(source[i]) for i in rows])
-    named = source.subjects or range(len(source))
-    subjects = [str(named[i]) for i in rows]
-    return Tested(images, rows, subjects, choose_problem(model, options))
+    options = Options(
+        data=data,
+        split=split,
+        limit=max(task.images, count),
+        operator=task.operator,
+        noise_std=task.noise_std,
+    )
+    return open_tested(model, options, count)
 
 
 def choose_shown(task: Task, count: int) -> list[int]:

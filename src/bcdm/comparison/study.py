@@ -16,7 +16,7 @@ from bcdm.comparison.engine import (
 )
 from bcdm.comparison.learning import plot_curves
 from bcdm.comparison.tables import compute_frechet, make_latex, make_markdown, make_records
-from bcdm.comparison.task import Task, load_task, scale_down
+from bcdm.comparison.task import Task, add_control, load_task, scale_down
 from bcdm.report.panels import plot_comparison
 from bcdm.shelf import find_settings, list_settings
 
@@ -58,7 +58,7 @@ def run(
     if isinstance(task, Path):
         title = task.parent.name if task.stem == "task" else task.stem
         task = load_task(task)
-    task = scale_down(task) if smoke else task
+    task = add_control(scale_down(task) if smoke else task)
     task = task if fid is None else task.model_copy(update={"fid": fid})
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -11,8 +11,10 @@ from bcdm.assessment.images import choose_evenly
 from bcdm.assessment.metrics import FEATURES, FID, FRECHET
 from bcdm.assessment.records import Record
 from bcdm.assessment.statistics import bootstrap
+from bcdm.assessment.summary import OVER_CONTROL
 from bcdm.comparison.engine import Outcome
 from bcdm.evaluation import frechet_distance
+from bcdm.methods import CONTROL
 
 __all__ = ["make_latex", "make_markdown", "make_records"]
 
@@ -20,6 +22,8 @@ SIGNIFICANT = 0.025  # the paper's mark
 SHARED = "mean over the images of all methods"
 # Metric and estimate, heading, digits, factor, whether larger is better.
 ROWS = (
+    ("CRPS, samples", "CRPS", 4, 1, False),
+    (OVER_CONTROL, OVER_CONTROL, 2, 1, False),
     ("PSNR, average", "PSNR, average of samples (dB)", 2, 1, True),
     ("PSNR, single", "PSNR, single sample (dB)", 2, 1, True),
     ("PSNR, one call", "PSNR, one call (dB)", 2, 1, True),
@@ -28,7 +32,6 @@ ROWS = (
     ("LPIPS, single", "LPIPS, single", 3, 1, False),
     (FRECHET, "Frechet distance, AlexNet conv5 means", 2, 1, False),
     (FID, "FID", 2, 1, False),
-    ("CRPS, samples", "CRPS", 4, 1, False),
     ("coverage 80%, all pixels", "coverage of 80 % intervals (%)", 1, 100, None),
     ("chi-square per degree of freedom, single sample", "chi-square of a sample", 2, 1, None),
 )
@@ -84,11 +87,25 @@ def make_records(
             groups = [subjects[k] for k in choose_evenly(len(subjects), len(values))]
             interval = bootstrap(values, groups=groups)
             records.append(record(metric, case, float(values.mean()), "", interval))
+        if CONTROL in outcomes:
+            ratio, interval = _compare_to_control(outcomes, name, subjects)
+            records.append(record(OVER_CONTROL, dict(base), ratio, "", interval))
         for distance, found in frechet.items():
             case = base | {"features": FEATURES[distance], "images": few}
             records.append(record(distance, case, found[name]))
         records.append(record("seconds per sample", base, outcome.seconds, "s"))
     return records + _require(task, outcomes, ours, subjects, beaten, guided, record)
+
+
+def _compare_to_control(
+    outcomes: Mapping[str, Outcome], name: str, subjects: Sequence[str]
+) -> tuple[float, tuple[float, float] | None]:
+    """The CRPS over the control's on the images that both were scored on, and its interval."""
+    mine, theirs = (outcomes[one].scores["CRPS, samples"] for one in (name, CONTROL))
+    few = min(len(mine), len(theirs))
+    a, b = (values[choose_evenly(len(values), few)] for values in (mine, theirs))
+    groups = [subjects[k] for k in choose_evenly(len(subjects), few)]
+    return float(a.mean() / b.mean()), bootstrap(a, b, groups=groups)
 
 
 def _require(
@@ -124,7 +141,9 @@ def _require(
 
     def find_best(metric: str, sign: int) -> str:
         found = share(metric)
-        return max((n for n in found if n != ours), key=lambda name: sign * found[name])
+        # The control is no rival, but where there is no other.
+        others = [n for n in found if n not in (ours, CONTROL)] or [CONTROL]
+        return max(others, key=lambda name: sign * found[name])
 
     crps, average, one_call = "CRPS, samples", "PSNR, average", "PSNR, one call"
     rows = []
@@ -138,12 +157,14 @@ def _require(
     rows.append(judge("averaged PSNR behind the best other (dB)", best, average, -1, "<= 0.1"))
     covered = "coverage 80%, all pixels"
     away = {name: abs(value - 0.8) for name, value in share(covered).items()}
-    if others := [name for name in away if name != ours]:  # that give samples
+    if others := [name for name in away if name not in (ours, CONTROL)]:  # that give samples
         best = min(others, key=lambda name: away[name])
+        control = away.get(CONTROL, np.nan)
+        beside = {"distance of the control's": control} if np.isfinite(control) else {}
         rows.append(
             record(
                 "coverage's distance behind the best other",
-                {"task": task, "other": best},
+                {"task": task, "other": best} | beside,
                 away[ours] - away[best],
                 "",
                 None,
@@ -188,7 +209,8 @@ def make_markdown(
 
     The test is on means per subject. A user's metrics come last.
     """
-    rows = [row for row in ROWS if row[0] != FID or FID in frechet]
+    there = {FID: FID in frechet, OVER_CONTROL: CONTROL in outcomes}
+    rows = [row for row in ROWS if there.get(row[0], True)]
     rows += [(f"{name}, average", f"{name}, average", 4, 1, None) for name in metrics]
     heads = [row[1] for row in rows]
     lines = ["| method | calls | " + " | ".join(heads) + " | s a sample | images |"]
@@ -236,6 +258,8 @@ def _cell(
     outcome = outcomes[name]
     if metric in FEATURES:
         return f"{frechet[metric][name]:.{digits}f}" if metric in frechet else ""
+    if metric == OVER_CONTROL and CONTROL in outcomes:
+        return f"{_compare_to_control(outcomes, name, subjects)[0]:.{digits}f}"
     if metric not in outcome.scores:
         return ""
     values = factor * outcome.scores[metric]

@@ -9,8 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serial
 
 from bcdm.comparison.contenders import ContenderConfig, Plug, describe_plug
 from bcdm.errors import InputError
+from bcdm.methods import CONTROL
 
-__all__ = ["START", "Task", "load_task", "scale_down"]
+__all__ = ["START", "Task", "add_control", "load_task", "scale_down"]
 
 START = "training.start_from=network:"
 _SEED, _MINUTES, _STEPS = "training.seed=", "minutes=", "steps=network:"
@@ -32,7 +33,7 @@ class Task(BaseModel):
         operator: What test images are measured with, if that is not what was trained for: settings,
             a file, or "package.module:name" of what makes an operator for a size (rows, columns).
         noise_std: The same for the noise.
-        methods: What is compared, by the name in the tables.
+        methods: What is compared, by the name in the tables; the control comes by itself.
         ours: The method that others are tested against.
         beaten: Methods that ours must beat in CRPS and in the PSNR of one call.
         figure: The methods that the figure and the LaTeX table show, in order.
@@ -149,6 +150,16 @@ def _read(path: Path, depth: int = 6) -> dict[str, Any]:
     chosen = content.get("methods", known).items()
     methods = {name: known.get(name) if own is None else own for name, own in chosen}
     return parent | content | {"networks": networks, "set": changes, "methods": methods}
+
+
+def add_control(task: Task) -> Task:
+    """The same with the linear Gaussian posterior of our network's prior among the methods."""
+    if CONTROL in task.methods:
+        return task
+    used = [method.network for method in task.methods.values() if method.network is not None]
+    network = task.methods[task.ours].network or next(iter(used), None)
+    control = ContenderConfig(kind="linear_gaussian", network=network)
+    return task.model_copy(update={"methods": {CONTROL: control, **task.methods}})
 
 
 def scale_down(task: Task) -> Task:

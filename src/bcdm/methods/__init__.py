@@ -6,11 +6,13 @@ from bcdm.methods.classical import LeastSquares, PointEstimate, TotalVariation
 from bcdm.methods.denoising import Denoising
 from bcdm.methods.exact import ExactDenoiser, ExactPosterior, GaussianMixture
 from bcdm.methods.guidance import DMPS, DPS, PiGDM, PostConditioned
+from bcdm.methods.linear import CONTROL, LinearGaussian
 from bcdm.methods.parameterisation import Parameterisation
 from bcdm.methods.restoration import DDRM, MMPS, DiffPIR, Renewal, Restoration
 from bcdm.methods.sparse import RootSumOfSquares, SparseGradients, SparseWavelets
 
 __all__ = [
+    "CONTROL",
     "DDRM",
     "DMPS",
     "DPS",
@@ -24,6 +26,7 @@ __all__ = [
     "ExactPosterior",
     "GaussianMixture",
     "LeastSquares",
+    "LinearGaussian",
     "Method",
     "Parameterisation",
     "PiGDM",

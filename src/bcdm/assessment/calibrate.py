@@ -1,0 +1,96 @@
+"""Fits a model's calibration on images of its own data, and stores it with the model."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from bcdm.assessment.images import choose_images, choose_training_images
+from bcdm.checkpoint import Model, find_model, load
+from bcdm.checkpoint.calibration import Calibration, LocalFactors, store_calibration
+from bcdm.checkpoint.regions import RegionFactors
+from bcdm.errors import InputError
+from bcdm.machine import Precision, autocast
+from bcdm.reconstruction import calibrating
+
+__all__ = ["calibrate_model"]
+
+
+def calibrate_model(
+    name: str,
+    *,
+    data: Path | None = None,
+    limit: int | None = None,
+    samples: int = 20,
+    calls: int = 20,
+    intervals: int = 60,
+    typical: int = 400,
+    keep_intervals: bool = False,
+    keep_looks: bool = False,
+    precision: Precision = "float32",
+    device: str = "cpu",
+    seed: int = 0,
+    report: Callable[[str], None] = print,
+) -> Calibration:
+    """Fits trust card and widths of intervals on validation images, and stores them.
+
+    Args:
+        name: The model, or its folder.
+        data: The data folder; BCDM_DATA when left out.
+        limit: At most so many validation images; None takes all.
+        samples: Per image.
+        calls: Network calls per sample.
+        intervals: Images that widths are fitted on.
+        typical: Training images that say what is typical.
+        keep_intervals: Whether the widths that are stored stay.
+        keep_looks: Whether what is stored as typical stays.
+        precision: Of the network.
+        device: Where it runs.
+        seed: Of measurements and samples.
+        report: Takes lines of progress.
+    """
+    model = load(name).to(device)
+    source, rows = choose_images(model, data, "val", limit)
+    images = torch.stack([model.preparation(source[i]) for i in rows])
+    on = f"{len(rows)} validation images of {model.config.data.path}, seed {seed}"
+    kept = Calibration.of(model) if keep_looks else None
+    known = [] if kept else choose_training_images(model, data, typical)
+    on += f"; what is typical on {len(known)} training images" if known else ""
+    on += f"; what is typical as before, on {kept.on}" if kept else ""
+    factors, local, regions = None, None, None
+    if keep_intervals:
+        factors, local, regions, before = _read_widths(model, name)
+        on += f"; intervals as before, on {before}"
+    with autocast(model.device, precision):
+        found = calibrating.calibrate(
+            model,
+            images,
+            typical=torch.stack(known) if known else None,
+            subjects=None if source.subjects is None else [str(source.subjects[i]) for i in rows],
+            samples=samples,
+            calls=calls,
+            intervals=intervals,
+            factors=factors,
+            local=local,
+            regions=regions,
+            known=kept,
+            seed=seed,
+            on=on,
+            report=report,
+            data=data,
+        )
+    store_calibration(find_model(name), found)
+    return found
+
+
+def _read_widths(
+    model: Model, name: str
+) -> tuple[dict[float, float], LocalFactors | None, RegionFactors | None, str]:
+    """The widths that a model's intervals have, and on what they were fitted."""
+    stored = model.facts.get("calibration")
+    if stored is None:
+        raise InputError(f"{name} has no intervals to keep: leave out --keep-intervals")
+    local = LocalFactors.from_plain(stored["local"]) if "local" in stored else None
+    regions = RegionFactors.from_plain(stored["regions"]) if "regions" in stored else None
+    factors = {float(level): factor for level, factor in stored["factors"].items()}
+    return factors, local, regions, stored["on"]
