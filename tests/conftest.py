@@ -1,11 +1,15 @@
-"""A tiny model that was never trained: its arithmetic is all that these tests are about."""
+"""Tiny models, hardly trained or not at all: their arithmetic is all that these tests are about."""
 
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import yaml
+from tests.pages import open_browser
 
 from bcdm.checkpoint import Model, load, save_model
 from bcdm.checkpoint.building import build_method, build_operator
@@ -14,6 +18,7 @@ from bcdm.checkpoint.settings import parse_config
 from bcdm.data.phase import draw_phase
 from bcdm.problems.familiarity import UnfamiliarWarning
 from bcdm.reconstruction.calibrating import calibrate
+from bcdm.training.run import train
 
 
 def smooth_images(count: int, size: int = 16) -> torch.Tensor:
@@ -123,4 +128,33 @@ def receivers(tmp_path_factory: pytest.TempPathFactory) -> Path:
             load(folder), make_discs(42), samples=9, calls=3, intervals=6, on="discs", report=print
         )
     store_calibration(folder, found)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with open_browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of holes and its images, in one folder."""
+    folder = tmp_path_factory.mktemp("family")
+    rng = np.random.default_rng(0)
+    bright = rng.uniform(60, 200, (120, 1, 1)) + rng.normal(0, 20, (120, 12, 12))
+    labels = np.array(["train"] * 60 + ["val"] * 50 + ["test"] * 10)
+    np.savez(folder / "images.npz", images=bright.clip(0, 255).astype(np.uint8), split=labels)
+    settings = {
+        "name": "tiny",
+        "data": {"path": "images.npz", "channels": 1, "flip": True},
+        "operator": {"kind": "family", "members": [{"kind": "holes", "hidden": [0.1, 0.4]}]},
+        "noise_std": [0.01, 0.2],
+        "network": {"width": 8, "multipliers": [1], "blocks": 1, "attention": [],
+                    "progressive_input": "none", "progressive_output": "none"},
+        "parameterisation": {"prior_std": 0.4, "probes": True},
+        "training": {"steps": 2, "batch": 4, "warmup": 1, "learning_rate": 0.01},
+    }  # fmt: skip
+    (folder / "run.yaml").write_text(yaml.safe_dump(settings))
+    train(folder / "run.yaml", data=folder, out=folder / "run", report=lambda _: None)
     return folder

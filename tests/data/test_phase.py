@@ -2,7 +2,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bcdm.data.phase import draw_phase, draw_shading
+from bcdm.data.phase import draw_local_phase, draw_phase, draw_shading
 
 
 def test_a_phase_is_a_function_of_its_generator() -> None:
@@ -51,3 +51,19 @@ def test_shading_is_smooth_and_at_most_one() -> None:
         assert float(field.min()) > 0
         assert float(field.diff(dim=0).abs().max()) < 0.1
     assert min(float(field.min()) for field in drawn) < 0.4
+
+
+def test_half_of_phases_turn_fast_somewhere_and_a_quarter_jump_at_the_rim() -> None:
+    place = torch.arange(64) - 31.5
+    disc = ((place[:, None] ** 2 + place**2) < 24**2).float()
+    bent = jumping = 0
+    for k in range(400):
+        phase = draw_local_phase(disc, rng=np.random.default_rng(k))
+        assert phase.shape == (64, 64)
+        assert torch.equal(phase, draw_local_phase(disc, rng=np.random.default_rng(k)))
+        bent += bool(phase.any())
+        # Outside of the disc there is no bend to hide it, and the rim ends inside of the disc.
+        steps = phase.diff(dim=1)[32, 32:].abs()
+        jumping += bool(steps.max() > 0.2 and steps.max() > 4 * steps.sort().values[-2])
+    assert 160 < bent < 240
+    assert 40 < jumping < 130

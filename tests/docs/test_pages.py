@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ METHODS = {  # what the page calls a method, beside its name in the records
     "BCDM as in the paper, 4 passes a call": "BCDM (paper)",
     "BCDM, our default, 1 pass a call": "BCDM",
 }
+ZEROS = "experiments/zeros.json"
 CASES = {"mri64": "points 8x", "faces64": "inpainting, 24x24"}
 
 
@@ -156,16 +158,35 @@ def test_the_crps_stands_beside_its_control(page: str) -> None:
             own = record["case"]
             if (own.get("case"), own.get("noise_std")) == (case, 0.02) and "model" in own:
                 found[own["model"], f"{record['name']}, {own.get('estimate')}"] = record["value"]
-    for record in read_records("experiments/zeros.json"):
+    for record in read_records(ZEROS):
         own = record["case"]
-        found[own["model"], f"control, {record['name']}"] = record["value"]
+        if (own.get("case"), own.get("noise_std")) in {(case, 0.02) for case in CASES.values()}:
+            found[own["model"], f"control, {record['name']}"] = record["value"]
     rows = read_table(ROOT / page, "| model")
     assert len(rows) == 4
-    for model, (_, psnr, crps, control, *_) in rows.items():
+    for model, (_, crps, control, over, psnr) in rows.items():
         name = re.findall(r"[\w-]+", model)[0]
+        mine, theirs = found[name, "CRPS, samples"], found[name, "control, CRPS"]
+        assert [crps, control] == [f"{1000 * value:.0f}" for value in (mine, theirs)]
+        assert over == drop_zero(mine / theirs)
         assert psnr == f"{found[name, 'PSNR, sample mean']:.1f}"
-        assert crps == f"{1000 * found[name, 'CRPS, samples']:.0f}"
-        assert control == f"{1000 * found[name, 'control, CRPS']:.0f}"
+    if page == "README.md":
+        return
+    for model, cells in read_table(ROOT / page, "| of these models").items():
+        name = re.findall(r"[\w-]+", model)[0]
+        names = ("coverage 90%", "chi-square per degree of freedom")
+        estimates = ("all pixels", "single sample")
+        covered, fit = (
+            [found[name, f"{metric}, {estimate}"], found[name, f"control, {metric}"]]
+            for metric, estimate in zip(names, estimates, strict=True)
+        )
+        assert cells == [f"{100 * value:.1f} %" for value in covered] + [
+            f"{value:.2f}" for value in fit
+        ]
+
+
+def drop_zero(value: float) -> str:
+    return f"{value:.2f}".removeprefix("0")
 
 
 def find_value(path: str, name: str, **case: object) -> float:
@@ -179,13 +200,23 @@ def find_value(path: str, name: str, **case: object) -> float:
 
 def test_what_trained_models_reach_is_that_of_the_records() -> None:
     rows = read_table(ROOT / "docs/results.md", "Of trained models this")
-    records = ("experiments/faces/inpaint64.results.json", "experiments/mri/ixi64.results.json")
-    for cells, path in zip(rows.values(), records, strict=True):
-        gain = find_value(path, "PSNR gain over zero-filled")
-        covered = find_value(path, "coverage 90%", estimate="all pixels")
-        fit = find_value(path, "chi-square per degree of freedom", estimate="single sample")
-        shown = [f"+{gain:.1f} dB", f"{covered:.1%}".replace("%", " %"), f"{fit:.2f}".lstrip("0")]
-        assert cells == shown
+    models = {"faces64-inpaint": "faces/inpaint64", "ixi64-mri8x": "mri/ixi64"}
+    for cells, (model, path) in zip(rows.values(), models.items(), strict=True):
+        own = partial(find_value, f"experiments/{path}.results.json")
+        images = {"ixi64-mri8x": 130, "faces64-inpaint": 128}[model]
+        control = partial(find_value, ZEROS, model=model, images=images)
+        crps = [find("CRPS", estimate="samples") for find in (own, control)]
+        covered = [find("coverage 90%", estimate="all pixels") for find in (own, control)]
+        name = "chi-square per degree of freedom"
+        fit = [find(name, estimate="single sample") for find in (own, control)]
+        tarp = [find("TARP distance from diagonal") for find in (own, control)]
+        assert cells == [
+            drop_zero(crps[0] / crps[1]),
+            f"+{own('PSNR gain over zero-filled'):.1f} dB",
+            "; ".join(f"{100 * value:.1f} %" for value in covered),
+            "; ".join(map(drop_zero, fit)),
+            "; ".join(map(drop_zero, tarp)),
+        ]
 
 
 def test_families_are_as_in_the_records() -> None:
@@ -205,8 +236,23 @@ def test_families_are_as_in_the_records() -> None:
             for record in read_records(path)
             if record["name"] == "coverage 90%" and record["case"].get("model") == model
         ]
-        assert rows[1][k] == f"{100 * min(covered):.0f} to {100 * max(covered):.0f} %"
-        assert rows[4][k] == f"{find_value(path, 'PSNR behind the specialist'):.1f} dB"
+        assert rows[2][k] == f"{100 * min(covered):.0f} to {100 * max(covered):.0f} %"
+        assert rows[7][k] == f"{find_value(path, 'PSNR behind the specialist'):.1f} dB"
+        control = [
+            record
+            for record in read_records(ZEROS)
+            if record["case"]["model"] == model and "case" in record["case"]
+        ]
+        ratios = []
+        for record in (one for one in control if one["name"] == "CRPS"):
+            where = {key: record["case"][key] for key in ("case", "noise_std")}
+            ratios.append(find_value(path, "CRPS", model=model, **where) / record["value"])
+        assert rows[1][k] == f"{drop_zero(min(ratios))} to {drop_zero(max(ratios))}"
+        for row, name, scale in ((3, "coverage 90%", 100), (5, "chi-square per degree", 1)):
+            values = [scale * r["value"] for r in control if r["name"].startswith(name)]
+            ends = (min(values), max(values))
+            shown = "{:.0f} to {:.0f} %".format(*ends)
+            assert rows[row][k] == (shown if scale == 100 else " to ".join(map(drop_zero, ends)))
 
 
 def test_the_fallback_is_as_recorded() -> None:

@@ -36,7 +36,7 @@ def test_learned_posterior_is_the_exact_one(statistic: str, make_vectors) -> Non
     objective = Objective(trained, OneProblem(operator, noise_std), levels, seed=0)
     optimizer = torch.optim.Adam(trained.network.parameters(), lr=2e-3)
     average = AveragedModel(trained.network, multi_avg_fn=get_ema_multi_avg_fn(0.99))
-    steps, batch = 2500, 256
+    steps, batch = 1500, 256
     images = prior.sample(steps * batch, seed=1)
     for step in range(steps):
         counters = torch.arange(step * batch, (step + 1) * batch)

@@ -124,15 +124,3 @@ def test_images_with_maps_of_their_own_are_solved_one_by_one() -> None:
         tolerance = torch.tensor([1e-3, 1e-5, 1e-2])[k : k + 1]
         alone = one.solve(a[k : k + 1], b[k : k + 1], x[k : k + 1], tolerance=tolerance)
         assert torch.equal(both[k : k + 1], alone)
-
-
-def test_known_is_what_is_measured_with_its_neighbours() -> None:
-    mask = torch.zeros(12, 16, dtype=torch.bool)
-    mask[:, ::4] = True
-    mask[:, 4:13] = True
-    known = Sense(torch.ones(1, 12, 16, dtype=torch.complex64), mask).known_part
-    assert isinstance(known, FourierMask)
-    assert known.mask[0].nonzero().flatten().tolist() == [6, 7, 8, 9, 10]
-    whole = Sense(torch.ones(1, 12, 16, dtype=torch.complex64), torch.ones(12, 16).bool())
-    assert isinstance(whole.known_part, FourierMask)
-    assert bool(whole.known_part.mask.all())

@@ -1,63 +1,41 @@
 """The page in a browser: silent, offline, linked, and usable from the keyboard."""
 
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.pages import import_playwright, open_silently
 
 from bcdm.report.content import Gap, Slice, Trust
 from bcdm.report.html import Report, write_report
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-
-expect = playwright.expect
-# Far beyond what any page takes: a busy machine is slow, and not wrong.
-expect.set_options(timeout=600_000)
-NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+expect = import_playwright().expect
 Open = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    path = next(filter(None, map(shutil.which, NAMES)), None)
-    if path is None:
-        pytest.skip(f"no browser: none of {', '.join(NAMES)} is on the PATH")
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture
 def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
     """Opens a report from disk; what the page says or asks for fails the test at its end."""
-    said: list[str] = []
-    asked: list[str] = []
-    contexts = []
+    opened = []
 
     def start(report: Report, **settings: Any) -> Any:
         path = tmp_path / "report.html"
         write_report(path, report)
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 1000}} | settings)
-        context.set_default_timeout(600_000)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.on("dialog", lambda dialog: said.append(dialog.message) or dialog.dismiss())
-        page.on("request", lambda request: asked.append(request.url))
+        page, said, asked = open_silently(context)
+        opened.append((context, said, asked))
         page.goto(path.as_uri())
         return page
 
     yield start
-    for context in contexts:
+    home = (tmp_path / "report.html").as_uri()
+    for context, said, asked in opened:
         context.close()
-    assert said == []
-    assert [a for a in asked if not a.startswith("data:")] == [(tmp_path / "report.html").as_uri()]
+        assert said == []
+        assert [url for url in asked if not url.startswith("data:")] == [home]
 
 
 def transforms(page: Any) -> set[tuple[float, ...]]:

@@ -1,52 +1,29 @@
 """The page in a browser: a file is dropped, its result is shown; nothing is asked of elsewhere."""
 
 import base64
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.pages import import_playwright, open_silently
 from tests.service.cases import TOKENS, write_scan
 
 from bcdm.benchmark.serving import Server
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-
-expect = playwright.expect
-# Far beyond what any page takes: a busy machine is slow, and not wrong.
-expect.set_options(timeout=600_000)
-NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+expect = import_playwright().expect
 EVIL = "<img src=x onerror=alert(1)><script>alert(1)</script>.npz"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    path = next(filter(None, map(shutil.which, NAMES)), None)
-    if path is None:
-        pytest.skip(f"no browser: none of {', '.join(NAMES)} is on the PATH")
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture
 def page(browser: Any, server: Server) -> Iterator[Any]:
     """The page of the service; what it says, or asks of elsewhere, fails the test at its end."""
     home = f"http://127.0.0.1:{server.port}/"
-    said: list[str] = []
-    asked: list[str] = []
     context = browser.new_context(
         viewport={"width": 1200, "height": 1000},
         http_credentials={"username": "me", "password": TOKENS["clinic"]},
     )
-    context.set_default_timeout(600_000)
-    one = context.new_page()
-    one.on("console", lambda message: said.append(message.text))
-    one.on("pageerror", lambda error: said.append(str(error)))
-    one.on("dialog", lambda dialog: said.append(dialog.message) or dialog.dismiss())
-    one.on("request", lambda request: asked.append(request.url))
+    one, said, asked = open_silently(context)
     one.goto(home)
     yield one
     context.close()

@@ -12,7 +12,7 @@ from bcdm.data import Augmentation, Preparation
 from bcdm.diffusion import VE, VP, Bridge, Schedule
 from bcdm.errors import InputError
 from bcdm.methods import Bayesian
-from bcdm.networks import Experts, NCSNpp, NCSNppConfig, UnrolledNetwork
+from bcdm.networks import Backbone, Experts, NCSNpp, NCSNppConfig, PlainUNet, UnrolledNetwork
 from bcdm.operators import (
     BlockMean,
     CircularBlur,
@@ -155,9 +155,11 @@ def build_method(config: settings.RunConfig, shape: tuple[int, ...]) -> Bayesian
     """The untrained method for images of `shape` (C, H, W); weights follow from the seed."""
     network = config.network
     schedule = build_schedule(config.schedule)
-    # The paper's iterations pass on the image alone; a residual needs to know what it is added to.
-    recall = network.iterations > 1 and config.parameterisation.output != "image"
+    # The paper's iterations pass on the image alone; a residual needs to know what it is added to,
+    # unless it is told how far it has moved.
     parameterisation = config.parameterisation
+    passed_on = parameterisation.output == "image" or parameterisation.compare
+    recall = network.iterations > 1 and not passed_on
     if parameterisation.statistic == "bridge" and config.schedule.kind != "bridge":
         raise InputError("the statistic bridge needs schedule.kind=bridge")
     images = 1 + int(recall) + parameterisation.extra_images
@@ -170,10 +172,12 @@ def build_method(config: settings.RunConfig, shape: tuple[int, ...]) -> Bayesian
         image_size=shape[-1],
     )
     seed, split = config.training.seed, network.experts_below_t
-    core: torch.nn.Module = NCSNpp(backbone, seed=seed)
+    kinds: dict[str, type[Backbone]] = {"ncsnpp": NCSNpp, "plain": PlainUNet}
+    build = kinds[network.kind]
+    core: torch.nn.Module = build(backbone, seed=seed)
     if split is not None:
         # Each sample goes through one expert in all iterations.
         edge = schedule.log_snr(torch.tensor([split / 1000], dtype=torch.float64))
-        core = Experts([core, NCSNpp(backbone, seed=seed + 1)], [float(edge)])
+        core = Experts([core, build(backbone, seed=seed + 1)], [float(edge)])
     whole = UnrolledNetwork(core, network.iterations, network.checkpointing, recall)
     return Bayesian(whole, schedule, parameterisation)

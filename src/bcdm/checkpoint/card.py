@@ -48,6 +48,7 @@ def format_card(content: dict[str, Any], *, named: bool = True) -> str:
         f"{config['parameterisation']['output']} output |",
         f"| training | {training['steps']} steps of {training['batch']} images, "
         f"seed {training['seed']} |",
+        *_tell_start(facts.get("specialised")),
         *[f"| sha256 of {name} | `{value}` |" for name, value in content["hashes"].items()],
         "",
         "```",
@@ -75,6 +76,13 @@ def _list_paths(config: dict[str, Any]) -> str:
     """Where training images were."""
     parts = [config["data"], *(source["data"] for source in config.get("sources", []))]
     return ", ".join(dict.fromkeys(f"`{part['path']}`" for part in parts))
+
+
+def _tell_start(specialised: dict[str, Any] | None) -> list[str]:
+    """Which model one was specialised from, and for what."""
+    if specialised is None:
+        return []
+    return [f"| specialised | from {specialised['from']}, for {specialised['operator']} |"]
 
 
 def _describe_scope(scope: dict[str, Any] | None) -> list[str]:

@@ -4,13 +4,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["draw_phase", "draw_shading"]
+__all__ = ["draw_local_phase", "draw_phase", "draw_shading"]
 
 # From images with true phase: ramps of up to 1.7 turns over the field of view; after them, phases a
 # quarter of the field of view apart differ by .3 to 1.9 radian.
 _TURNS = 1.0
 _ROUGHNESS = (0.1, 3.0)
 _REACH = (0.06, 0.3)
+# Places where the field is bent, in parts of the field of view, and by how many radian.
+_BENT = (0.02, 0.1)
+_BEND = 5.0
+# The rim of the object that may have a phase of its own: pixels that say how near it is.
+_RIM = 5.0
 
 
 def draw_phase(size: tuple[int, int], *, rng: np.random.Generator) -> Tensor:
@@ -26,6 +31,42 @@ def draw_phase(size: tuple[int, int], *, rng: np.random.Generator) -> Tensor:
     field = strength * _draw_field(size, reach, rng)
     phase = rng.uniform(-np.pi, np.pi) + down * rows[:, None] + right * columns + field
     return torch.from_numpy(phase.astype(np.float32))
+
+
+def draw_local_phase(magnitude: Tensor, *, rng: np.random.Generator) -> Tensor:
+    """What a real phase has beside a smooth one, in radian, float32 (H, W); half of draws: nothing.
+
+    Air in the skull bends the field around it, so that the phase turns by several radian within a
+    few pixels. Fat below the skin has another frequency than water, so that the phase jumps there.
+
+    Args:
+        magnitude: Of the image (H, W): says where its rim is.
+        rng: Of the draws.
+    """
+    size = (magnitude.shape[0], magnitude.shape[1])
+    phase = np.zeros(size)
+    if rng.random() < 0.5:
+        rows, columns = ((np.arange(side) + 0.5) / side for side in size)
+        for _ in range(rng.integers(1, 5)):
+            down, right = rng.uniform(0.1, 0.9, 2)
+            reach = np.exp(rng.uniform(*np.log(_BENT)))
+            away = ((rows[:, None] - down) ** 2 + (columns - right) ** 2) / reach**2
+            phase += _BEND * rng.standard_normal() * np.exp(-away / 2)
+        if rng.random() < 0.5:
+            values = magnitude.double().numpy()
+            filled = _smooth(values, 2.0) > 0.1 * values.max()
+            depth = _smooth(filled.astype(float), _RIM)
+            # Half of an edge's neighbourhood is outside: deep inside it is 1.
+            phase += rng.uniform(-np.pi, np.pi) * (depth < rng.uniform(0.6, 0.9))
+    return torch.from_numpy(phase.astype(np.float32))
+
+
+def _smooth(values: np.ndarray, reach: float) -> np.ndarray:
+    """Averaged by a Gaussian of `reach` pixels."""
+    waves = [np.fft.fftfreq(side) for side in values.shape]
+    decay = np.exp(-2 * (np.pi * reach) ** 2 * (waves[0][:, None] ** 2 + waves[1] ** 2))
+    averaged: np.ndarray = np.fft.ifft2(np.fft.fft2(values) * decay).real
+    return averaged
 
 
 def draw_shading(size: tuple[int, int], strength: float, *, rng: np.random.Generator) -> Tensor:

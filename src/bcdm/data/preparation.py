@@ -11,7 +11,7 @@ from torch.nn.functional import avg_pool2d, interpolate, pad
 
 from bcdm.data.appearance import change_contrast, turn_image
 from bcdm.data.lesions import add_lesions
-from bcdm.data.phase import draw_phase, draw_shading
+from bcdm.data.phase import draw_local_phase, draw_phase, draw_shading
 from bcdm.errors import InputError, ShapeError
 
 __all__ = ["Augmentation", "Preparation"]
@@ -101,7 +101,7 @@ class Augmentation:
         contrast: The fraction of images that get other grey levels; see data/appearance.py.
         turn: Turn by up to so many degrees.
         zoom: Scale by a factor of up to 1 + zoom, and down to its inverse.
-        phase: Make images complex by a random smooth phase; see data/phase.py. Black must be 0.
+        phase: Make images complex by a random phase; see data/phase.py. Black must be 0.
             Images that are complex keep their phase.
         shading: How far a smooth factor varies at most, as a standard deviation of its logarithm;
             the brightest pixel keeps its value. Black must be 0.
@@ -155,6 +155,7 @@ class Augmentation:
             image = image * torch.polar(torch.ones(()), angle)
         elif self.phase:
             phase = draw_phase((image.shape[-2], image.shape[-1]), rng=generator)
+            phase = phase + draw_local_phase(image.amax(0), rng=generator)
             image = torch.polar(image.clamp_min(0), phase.expand_as(image).to(image))
         return image
 

@@ -22,7 +22,8 @@ class Bayesian:
 
     Args:
         network: Called as network(statistic, log_snr, project) with images (B, C, H, W), and with
-            extra channels as a fourth argument where the parameterisation has some.
+            extra channels as a fourth argument where the parameterisation has some, and what
+            compares its image with the data as a fifth.
         schedule: The noise levels it was trained on.
         parameterisation: What the network sees and gives.
     """
@@ -59,9 +60,8 @@ class Bayesian:
         # The statistic is exact arithmetic, whatever precision the network runs in.
         with torch.autocast(x_t.device.type, enabled=False):
             given = self.parameterisation.prepare(conditioning, x_t)
-        log_snr = conditioning.level.log_snr.to(x_t.device, torch.float32)
-        more = () if given.extra is None else (given.extra,)
-        out: Tensor = self.network(given.seen, log_snr, given.project, *more)
+        log_snr = given.log_snr.to(x_t.device, torch.float32)
+        out: Tensor = self.network(given.seen, log_snr, given.project, *given.more)
         return given.unit * out, given.weight
 
     def _check_precision(self, measurement: Measurement) -> None:

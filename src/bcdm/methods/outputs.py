@@ -81,10 +81,10 @@ class Residual(Output):
         """The Wiener statistic moved by the output."""
         # In units of the prior's spread, so that further iterations see what the first one saw.
         start, conditioning, scales = view.wiener, view.conditioning, view.scales
-        known = conditioning.measurement.operator.known_part
+        operator = conditioning.measurement.operator.stand_in
 
         def project(f: Tensor) -> Tensor:
-            return start + scales.spread(conditioning, known, f, self.model_std, left)
+            return start + scales.spread(conditioning, operator, f, self.model_std, left)
 
         return project, scales.prior_std
 

@@ -1,6 +1,6 @@
 r"""What the network sees and what its output means, put together from settings."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple, get_args
 
 import torch
@@ -18,7 +18,7 @@ from bcdm.methods.view import Scales, View, make_probes
 from bcdm.networks.layers import complex_to_channels
 from bcdm.tensors import fit
 
-__all__ = ["Parameterisation", "Prepared"]
+__all__ = ["Parameterisation", "Prepared", "find_phase"]
 
 StatisticName = Literal["whitened", "pivot", "wiener", "normalised", "dual", "joint", "bridge"]
 OutputName = Literal["image", "residual", "denoised", "noise", "bridge"]
@@ -31,6 +31,9 @@ _STATISTICS: dict[StatisticName, type[Statistic]] = {
     "joint": Joint,
     "bridge": BridgePlace,
 }
+# Pixels around that a phase is averaged over, a Gaussian's standard deviation: where all is known,
+# and where nothing is.
+_LEAST, _MOST = 1.0, 4.0
 
 
 class Prepared(NamedTuple):
@@ -39,16 +42,30 @@ class Prepared(NamedTuple):
     Attributes:
         seen: Its input (B, C, H, W).
         project: From its output to an image.
-        unit: The image's unit: the mean of x_0 is `unit` times what `project` gives last.
+        unit: The image's unit, and its phase where the network does not see it: the mean of x_0 is
+            `unit` times what `project` gives last.
         weight: What the squared error of each image counts in training, (B,).
+        log_snr: Of the level that the network is told, (B,) or (1,): where it sees how much the
+            data leave unknown, that of an x_t which alone would leave as much.
         extra: More channels to see; None for none.
+        compare: From how far an image is from `seen` to channels that say what the data object;
+            None where a network is not told.
     """
 
     seen: Tensor
     project: Projection
-    unit: float
+    unit: float | Tensor
     weight: Tensor
+    log_snr: Tensor
     extra: Tensor | None = None
+    compare: Projection | None = None
+
+    @property
+    def more(self) -> tuple[Tensor | Projection | None, ...]:
+        """What the network is given after the projection."""
+        if self.compare is not None:
+            return self.extra, self.compare
+        return () if self.extra is None else (self.extra,)
 
 
 @dataclass(frozen=True)
@@ -72,6 +89,11 @@ class Parameterisation:
             so, too, by one rough solve; its output and the training loss are in that unit. Probes
             and $C$ are of what stands in for an operator without closed form, of several coils the
             mask alone, and say nothing of what coils fix.
+        demodulate: Complex images only. The network sees the statistic without its own smooth
+            phase, so that an image is about real and positive whatever the scanner's phase was.
+        compare: In each iteration the network also sees how far its image is from the statistic,
+            and what data and prior object to that, by the operator itself: what it cannot know of
+            coils, because C is of what stands in for them.
     """
 
     # Files of settings hold it as it is, strictly.
@@ -85,6 +107,8 @@ class Parameterisation:
     model_std: float = 0.0
     probes: bool = False
     uncertainty: bool = False
+    demodulate: bool = False
+    compare: bool = False
 
     def __post_init__(self) -> None:
         for name, allowed in (("statistic", StatisticName), ("output", OutputName)):
@@ -104,7 +128,7 @@ class Parameterisation:
     @property
     def extra_images(self) -> int:
         """How many images beside `seen` the network sees."""
-        return _STATISTICS[self.statistic].extra_images
+        return _STATISTICS[self.statistic].extra_images + 2 * self.compare
 
     @property
     def extra_channels(self) -> int:
@@ -118,14 +142,23 @@ class Parameterisation:
         seen = statistic.compute(view)
         extra = statistic.list_extra(view) + (_probe(view) if self.probes else [])
         weight, left = self.weigh(view.level), None
+        log_snr = view.level.log_snr
         if self.uncertainty:
             extra.append(view.left.log() / 2)
             left = view.left.flatten(1).mean(1)
             weight = weight.to(left) / left
+            log_snr = self._tell(view.level, left)
         project, unit = self._make_output().explain(view, seen, left)
+        whole: float | Tensor = unit
+        compare = _Comparison(view, left) if self.compare else None
+        if self.demodulate:
+            phase = find_phase(seen, self._reach(view.level, left).to(seen.real))
+            compare = replace(compare, phase=phase) if compare else None
+            seen, extra = phase.conj() * seen, [_turn_back(part, phase) for part in extra]
+            project, whole = _project_turned(project, phase), unit * phase
         channels = [complex_to_channels(part) if part.is_complex() else part for part in extra]
         more = torch.cat(channels, 1) if channels else None
-        return Prepared(seen, project, unit, weight, more)
+        return Prepared(seen, project, whole, weight, log_snr, more, compare)
 
     def estimate_linearly(self, measurement: Measurement) -> Tensor:
         """The Wiener estimate of x_0 from y alone, under the same prior."""
@@ -139,6 +172,20 @@ class Parameterisation:
         """What squared errors at a level count in training."""
         return self._make_output().weigh(level, self.scales)
 
+    def _tell(self, level: NoiseLevel, left: Tensor) -> Tensor:
+        """The log-SNR of an x_t that alone would leave unknown what both leave, (B,)."""
+        precision = 1 / (self.scale(level).to(left.device) ** 2 * left)
+        ratio = (precision - self.prior_std**-2).clamp_min(torch.finfo(precision.dtype).tiny)
+        # Rounding aside, data never make it less.
+        return torch.maximum(ratio.log(), level.log_snr.to(ratio))
+
+    def _reach(self, level: NoiseLevel, left: Tensor | None) -> Tensor:
+        """Pixels that a phase is averaged over: the less is known, the more, (B,) or (1,)."""
+        unknown = self.scale(level) / self.prior_std
+        if left is not None:
+            unknown = unknown.to(left.device) * left.sqrt()
+        return _LEAST + (_MOST - _LEAST) * unknown
+
     def _make_output(self) -> Output:
         outputs: dict[OutputName, Output] = {
             "image": Image(self.weight),
@@ -148,6 +195,61 @@ class Parameterisation:
             "bridge": BridgeStep(),
         }
         return outputs[self.output]
+
+
+@dataclass(frozen=True, eq=False)
+class _Comparison:
+    """What the network sees of its own image, in units of what is left unknown.
+
+    Attributes:
+        view: The diffused image and its measurement.
+        left: The share of the variance that is left, (B,); None for all of it.
+        phase: What the network does not see; None if it sees all.
+    """
+
+    view: View
+    left: Tensor | None
+    phase: Tensor | None = None
+
+    def __call__(self, moved: Tensor) -> Tensor:
+        """From how far the image is from the statistic to channels, (B, 2 C, H, W)."""
+        away = self.view.disagree(moved if self.phase is None else self.phase * moved, self.left)
+        if self.phase is not None:
+            away = self.phase.conj() * away
+        both = [complex_to_channels(x) if x.is_complex() else x for x in (away, moved)]
+        found = torch.cat(both, 1)
+        return found if self.left is None else found / fit(found, self.left.sqrt())[0]
+
+
+def find_phase(x: Tensor, reach: Tensor) -> Tensor:
+    """The phase of complex images (B, C, H, W) averaged around each pixel, as unit numbers.
+
+    Args:
+        x: The images.
+        reach: Standard deviation of a Gaussian in pixels, (B,) or (1,).
+    """
+    if not x.is_complex():
+        raise InputError("only complex images have a phase: demodulate is for these alone")
+    rows, columns = (_make_blur(side, reach.to(x.real)) for side in x.shape[-2:])
+    real, imaginary = (rows @ part @ columns for part in (x.real, x.imag))
+    return torch.polar(torch.ones_like(real), torch.atan2(imaginary, real))
+
+
+def _make_blur(side: int, reach: Tensor) -> Tensor:
+    """A Gaussian along an axis without its factor, (B or 1, 1, side, side)."""
+    place = torch.arange(side, dtype=reach.dtype, device=reach.device)
+    away = (place[:, None] - place) / reach[:, None, None, None]
+    return torch.exp(-(away**2) / 2)
+
+
+def _turn_back(part: Tensor, phase: Tensor) -> Tensor:
+    """Without a phase; what has none stays as it is."""
+    return phase.conj() * part if part.is_complex() else part
+
+
+def _project_turned(project: Projection, phase: Tensor) -> Projection:
+    """The same for a network that sees no phase."""
+    return lambda f: phase.conj() * project(phase * f)
 
 
 def _probe(view: View) -> list[Tensor]:

@@ -3,17 +3,17 @@ r"""Methods over an unconditional denoiser that solve for the data instead of fo
 Each is pinned by a test to its published update. They are what a user would try otherwise.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from bcdm.diffusion import Denoiser, NoiseLevel, Sampler, Schedule, Step
+from bcdm.diffusion import Denoiser, NoiseLevel, Sampler, Step
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.methods.base import BoundDenoiser, check_batch
 from bcdm.operators.iteration import conjugate_gradients
-from bcdm.tensors import ImageSpec, fit
+from bcdm.tensors import fit
 
 __all__ = ["DDRM", "MMPS", "DiffPIR", "Renewal", "Restoration"]
 
@@ -157,29 +157,15 @@ class DDRM:
 
     def condition(self, measurement: Measurement) -> "RestoredDenoiser":
         """Binds measurements, to the sampler."""
-        return RestoredDenoiser(self.prior, Restoration(measurement, self.eta, self.eta_b))
+        sampler = Restoration(measurement, self.eta, self.eta_b)
+        return RestoredDenoiser(self.prior, self.prior, sampler=sampler)
 
 
 @dataclass(frozen=True)
-class RestoredDenoiser:
+class RestoredDenoiser(BoundDenoiser):
     """The prior's means, and the only sampler that brings the data in."""
 
-    prior: Denoiser
-    sampler: "Restoration"
-
-    @property
-    def schedule(self) -> Schedule:
-        """The prior's."""
-        return self.prior.schedule
-
-    @property
-    def image(self) -> ImageSpec:
-        """The prior's."""
-        return self.prior.image
-
-    def __call__(self, x_t: Tensor, level: NoiseLevel) -> Tensor:
-        r"""$E[x_0 \mid x_t]$."""
-        return self.prior(x_t, level)
+    sampler: "Restoration" = field(kw_only=True)
 
 
 @dataclass(frozen=True)

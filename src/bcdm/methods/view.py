@@ -121,6 +121,26 @@ class View:
             around = avg_pool2d(share, _AROUND, 1, _AROUND // 2, count_include_pad=False)
             return around.clamp(_SMALLEST, 1.0).expand(len(x_t), -1, -1, -1)
 
+    def disagree(self, moved: Tensor, left: Tensor | None) -> Tensor:
+        r"""How much data and prior object to the Wiener statistic being moved, as an image.
+
+        $C^2 (H v - r_t) / \sigma^2$ for an image $w + v$, with $H w = r_t$; $C$ is that of what
+        stands in for the operator. Of an operator that stands for itself this is $v$.
+
+        Args:
+            moved: $v$, in any unit.
+            left: See `Scales.spread`.
+        """
+        conditioning, prior_std = self.conditioning, self.scales.prior_std
+        alpha, sigma = self.level
+        ratio = (sigma / prior_std) ** 2
+        least, steep, size = fit(moved, alpha**2 + ratio, conditioning.gain**2, ratio)
+        operator = conditioning.measurement.operator
+        found = least * moved + steep * operator.gram(moved)
+        for _ in range(2):
+            found = self.scales.spread(conditioning, operator.stand_in, found, left=left)
+        return found / size
+
 
 @lru_cache(maxsize=8)
 def make_probes(size: tuple[int, int]) -> Tensor:

@@ -65,6 +65,7 @@ class UnrolledNetwork(nn.Module):
         log_snr: Tensor,
         project: Projection | None,
         extra: Tensor | None = None,
+        compare: Projection | None = None,
     ) -> Tensor:
         r"""Applies all iterations.
 
@@ -75,6 +76,9 @@ class UnrolledNetwork(nn.Module):
                 float32 (or better), also under autocast. None leaves it out.
             extra: Channels of shape `(B or 1, C', H, W)`, real or complex, which the backbone sees
                 after those of the image in every iteration.
+            compare: From how far the current image is from the first one to channels that the
+                backbone sees last, real or complex: what the data say of it. With it, iterations
+                move the current image on: $x_{DC,i+1} = x_{DC,i} + P(x_{d,i+1}) - x_{DC,0}$.
 
         Returns:
             The last $x_{DC}$, of the shape and kind of `x`.
@@ -84,12 +88,18 @@ class UnrolledNetwork(nn.Module):
         if self.recall:
             first = complex_to_channels(x) if x.is_complex() else x
             extra = first if extra is None else torch.cat([first, extra], dim=1)
+        start = x
         for _ in range(self.iterations):
+            more, then = extra, project
+            if compare is not None:
+                with torch.autocast(x.device.type, enabled=False):
+                    more = _append(extra, _match(compare(x - start), x))
+                then = _move_on(project, x - start)
             if self.checkpointing and torch.is_grad_enabled():
                 # The reentrant kind gives wrong gradients for weights that are used more than once.
-                x = checkpoint(self._iterate, x, log_snr, project, extra, use_reentrant=False)
+                x = checkpoint(self._iterate, x, log_snr, then, more, use_reentrant=False)
             else:
-                x = self._iterate(x, log_snr, project, extra)
+                x = self._iterate(x, log_snr, then, more)
         return x
 
     def _iterate(
@@ -108,6 +118,15 @@ class UnrolledNetwork(nn.Module):
         with torch.autocast(x.device.type, enabled=False):
             out = channels_to_complex(out) if x.is_complex() else to_full_precision(out)
             return out if project is None else project(out)
+
+
+def _append(extra: Tensor | None, more: Tensor) -> Tensor:
+    return more if extra is None else torch.cat([extra, more], dim=1)
+
+
+def _move_on(project: Projection | None, moved: Tensor) -> Projection:
+    """The projection, from an image that was moved before."""
+    return lambda out: moved + (out if project is None else project(out))
 
 
 def _match(extra: Tensor, x: Tensor) -> Tensor:

@@ -114,15 +114,6 @@ class LinearOperator(ABC):
         return self
 
     @property
-    def known_part(self) -> "LinearOperator":
-        """As `stand_in`, of no more than what this operator fixes in the image.
-
-        For the scale of a network's output, which need not be exact but only positive and known:
-        what counts as known here is hard for the network to move.
-        """
-        return self.stand_in
-
-    @property
     def batch(self) -> int | None:
         """How many samples the operator holds one entry each for; None: any number."""
         sizes = {len(t) for t in self.batched().values() if len(t) > 1}

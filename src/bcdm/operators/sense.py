@@ -6,7 +6,6 @@ from functools import cached_property
 import torch
 from torch import Tensor
 from torch.fft import fft2, fftn, fftshift, ifft2, ifftn, ifftshift
-from torch.nn.functional import max_pool2d
 
 from bcdm.errors import DtypeError, InputError, ShapeError
 from bcdm.operators.base import LinearOperator
@@ -18,8 +17,6 @@ from bcdm.tensors import real_dtype
 __all__ = ["Sense", "whiten_coils"]
 
 _AXES = (-2, -1)
-# How far sensitivities spread a frequency, in lines: they turn by about a cycle over the image.
-_SPREAD = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,16 +112,6 @@ class Sense(Iterative):
     def stand_in(self) -> LinearOperator:
         """The mask alone, as a single coil that sees everything alike measures."""
         return FourierMask(self.mask, centered=self.centered)
-
-    @cached_property
-    def known_part(self) -> LinearOperator:
-        """What is measured together with its neighbours, by the mask alone.
-
-        Sensitivities spread a frequency over those around it: a line alone is known in no image.
-        """
-        missing = (~self.mask).float()
-        lost = max_pool2d(missing.reshape(-1, 1, *missing.shape[-2:]), 2 * _SPREAD + 1, 1, _SPREAD)
-        return FourierMask(lost.reshape(self.mask.shape) == 0, centered=self.centered)
 
     def _invert(self, a: Tensor, b: Tensor, x: Tensor, tolerance: float | Tensor) -> Found:
         """Images with maps of their own one by one: none waits for another's iterations.

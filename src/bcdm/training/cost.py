@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from bcdm.networks import Experts, NCSNpp, UnrolledNetwork
+from bcdm.networks import Backbone, Experts, UnrolledNetwork
 
 __all__ = ["Cost", "count_cost"]
 
@@ -32,7 +32,7 @@ def count_cost(network: UnrolledNetwork, size: tuple[int, int]) -> Cost:
     if isinstance(backbone, Experts):
         # A sample goes through one of them, and they are alike.
         backbone = backbone.networks[0]
-    assert isinstance(backbone, NCSNpp)
+    assert isinstance(backbone, Backbone)
     config = backbone.config
     side = 2 * config.patch * 2 ** (len(config.multipliers) - 1)
     weights = {p.data_ptr() for p in backbone.parameters()}
