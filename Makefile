@@ -22,7 +22,7 @@ format:
 	$(BIN)/ruff check --fix .
 
 test:  ## tests, docstring examples, README examples, on all cores
-	$(BIN)/pytest --numprocesses auto --dist loadfile
+	$(BIN)/pytest --numprocesses auto --dist loadfile --durations 40
 
 test-slow:
 	$(BIN)/pytest -m slow

@@ -1,5 +1,6 @@
 """Tiny models, hardly trained or not at all: their arithmetic is all that these tests are about."""
 
+import logging
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,16 @@ from bcdm.data.phase import draw_phase
 from bcdm.problems.familiarity import UnfamiliarWarning
 from bcdm.reconstruction.calibrating import calibrate
 from bcdm.training.run import train
+
+
+@pytest.fixture(autouse=True)
+def logger() -> Iterator[None]:
+    """The package's logger is after each test what it was before: servers and workers set it."""
+    ours = logging.getLogger("bcdm")
+    handlers, level, propagate = ours.handlers[:], ours.level, ours.propagate
+    yield
+    ours.handlers, ours.propagate = handlers, propagate
+    ours.setLevel(level)
 
 
 def smooth_images(count: int, size: int = 16) -> torch.Tensor:

@@ -88,9 +88,11 @@ def test_every_method_is_compared_and_a_rerun_gives_the_same(folder: Path) -> No
     assert (folder / "first/logs/ours.jsonl").exists()
     tuned = next(row for row in rows if row["case"].get("method") == "DPS")
     assert tuned["case"]["tuned over"] == 4
-    # All that is random is a function of the seed: scores made anew are the same.
-    for stored in (folder / "work/outcomes").glob("*.npz"):
-        stored.unlink()
+    # All that is random is a function of the seed: scores made anew are the same. Every third.
+    stored = sorted((folder / "work/outcomes").glob("*.npz"))
+    assert len(stored) > 6
+    for one in stored[::3]:
+        one.unlink()
     again = run(folder, "second")
     for one, other in zip(rows, again, strict=True):
         if one["name"] != "seconds per sample" and one["value"] is not None:
