@@ -198,6 +198,7 @@ def test_shapes_that_are_none(folder: Path, shape: list[object]) -> None:
 
 MASK = {"mask": torch.ones(4, 4)}
 KERNEL = {"kernel": torch.ones(3, 3)}
+ANGLES = {"angles": torch.tensor([0.0, 90.0])}
 
 
 @pytest.mark.parametrize(
@@ -223,6 +224,11 @@ KERNEL = {"kernel": torch.ones(3, 3)}
         ("BlockMean", {}, '{"factor": [2, 2], "scaling": "x"}'),
         ("Dense", {"matrix": torch.ones(2, 4, dtype=torch.int32)}, "{}"),
         ("Dense", {"matrix": torch.ones(2, 4)}, '{"shape": [3]}'),
+        ("Radon", ANGLES, '{"size": [1000000, 1000000]}'),
+        ("Radon", ANGLES, '{"size": [8, 8], "detectors": "x"}'),
+        ("Radon", ANGLES, '{"size": [8, 8], "detectors": 1000000000000}'),
+        ("Radon", ANGLES, '{"size": [8, 8], "spacing": 0}'),
+        ("Radon", {"angles": torch.ones(2, 2)}, '{"size": [8, 8]}'),
         ("Nothing", {}, "{}"),
     ],
 )

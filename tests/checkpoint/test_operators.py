@@ -22,6 +22,7 @@ from bcdm.operators import (
     LinearOperator,
     MatrixFree,
     PixelMask,
+    Radon,
     Sense,
 )
 from bcdm.reconstruction import provenance
@@ -39,6 +40,7 @@ MASK = torch.arange(16).reshape(4, 4) % 3 == 0
         CircularBlur(torch.tensor([[0.2, 0.5, 0.3]]), (4, 4)),
         Dense(torch.arange(32.0).reshape(2, 16), (1, 4, 4)),
         Diagonal(torch.arange(16.0).reshape(1, 1, 4, 4)),
+        Radon(torch.tensor([0.0, 33.0, 120.0]), (4, 4), source_distance=9.0, centre=2.2),
         Sense(torch.ones(2, 4, 4, dtype=torch.complex64), MASK, tolerance=1e-4),
     ],
     ids=lambda operator: type(operator).__name__,

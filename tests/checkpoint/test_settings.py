@@ -117,6 +117,9 @@ def test_overrides(tmp_path: Path) -> None:
         ({"noise_std": -1}, "noise_std"),
         ({"operator": {"kind": "blur"}}, "operator"),
         ({"operator": {"kind": "centre_box"}}, "box"),
+        ({"operator": {"kind": "radon"}}, "angles"),
+        ({"operator": {"kind": "radon", "angles": 0}}, "angles"),
+        ({"operator": {"kind": "radon", "angles": 9, "center": 3}}, "did you mean 'centre'"),
     ],
 )
 def test_mistakes_are_one_line(change: dict, words: str) -> None:

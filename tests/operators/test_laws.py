@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -25,6 +26,7 @@ from bcdm.operators import (
     MatrixFree,
     Outer,
     PixelMask,
+    Radon,
     Root,
     Sense,
 )
@@ -101,6 +103,10 @@ def find_powers() -> Tensor:
     return gains.square()[None, None, :, None].expand(1, 2, 6, 5).clone()
 
 
+def radon(*angles: float, **settings: Any) -> Radon:
+    return Radon(torch.tensor(angles, dtype=torch.float64), (6, 8), **settings)
+
+
 TABLE = [
     Row("identity", Identity),
     Row("identity-complex", Identity, torch.complex128),
@@ -160,6 +166,14 @@ TABLE = [
         *decompose_three())),
     Row("outer-filter", lambda: Outer(*[lambda x: 2 * x + x.roll(1, -2) + x.roll(-1, -2)] * 2,
         find_powers(), SHAPE)),
+    Row("radon-wide", lambda: radon(10.0, 75.0, 140.0)),
+    Row("radon-tall", lambda: radon(*range(0, 180, 12))),
+    Row("radon-off-centre", lambda: radon(3.0, 50.0, 95.0, detectors=7, spacing=1.3, centre=1.4,
+        rays=3, scaling="length")),
+    Row("radon-fan", lambda: radon(20.0, 140.0, 260.0, source_distance=12.0,
+        detector_distance=5.0)),
+    Row("radon-iterative", lambda: radon(10.0, 75.0, 140.0, exact=False, tolerance=1e-10),
+        tolerance=1e-6),
     Row("matrix-free", lambda: MatrixFree(blur, shape=SHAPE, tolerance=1e-10), tolerance=1e-6),
     Row("matrix-free-given-adjoint",
         lambda: MatrixFree(lambda x: x[..., ::2], lambda y: torch.stack([y, 0 * y], -1).flatten(-2),

@@ -3,7 +3,16 @@
 import numpy as np
 import torch
 
-from bcdm.operators import BlockMean, CircularBlur, FourierMask, Identity, PixelMask, Sense
+from bcdm.operators import (
+    BlockMean,
+    CircularBlur,
+    FourierMask,
+    Identity,
+    PixelMask,
+    Radon,
+    Sense,
+    space_angles,
+)
 from bcdm.report.sketches import sketch
 
 
@@ -27,4 +36,7 @@ def test_a_kernel_is_shown_and_what_has_no_picture_is_named() -> None:
     np.testing.assert_allclose(picture, kernel)
     assert said == "blur kernel"
     assert sketch(BlockMean((2, 2))) == (None, "block means")
+    assert sketch(Radon(space_angles(30), (8, 8))) == (None, "30 parallel-beam projections")
+    fan = Radon(space_angles(9, 360), (8, 8), source_distance=20.0)
+    assert sketch(fan) == (None, "9 fan-beam projections")
     assert sketch(Identity()) == (None, "Identity")

@@ -20,6 +20,8 @@ from bcdm.operators import (
     Identity,
     LinearOperator,
     PixelMask,
+    Radon,
+    space_angles,
 )
 from bcdm.problems import Cloud, DrawnProblems, Familiarity, OneProblem
 from bcdm.problems.patterns import draw_centre_box, draw_gaussian_kernel, draw_variable_density
@@ -126,6 +128,18 @@ def build_operator(config: kinds.SingleOperatorConfig, size: tuple[int, int]) ->
         return BlockMean(config.factor, config.scaling)
     if isinstance(config, kinds.BlurConfig):
         return CircularBlur(draw_gaussian_kernel(config.std), size)
+    if isinstance(config, kinds.RadonConfig):
+        whole = 180.0 if config.source_distance is None else 360.0
+        return Radon(
+            space_angles(config.angles, config.arc or whole),
+            size,
+            detectors=config.detectors,
+            spacing=config.spacing,
+            centre=config.centre,
+            source_distance=config.source_distance,
+            detector_distance=config.detector_distance,
+            scaling=config.scaling,
+        )
     if isinstance(config, kinds.NothingConfig):
         return PixelMask(torch.zeros(size, dtype=torch.bool))
     return Identity()

@@ -24,6 +24,7 @@ __all__ = [
     "NothingConfig",
     "OperatorConfig",
     "PixelMaskConfig",
+    "RadonConfig",
     "Settings",
     "SingleOperatorConfig",
 ]
@@ -65,6 +66,21 @@ class BlurConfig(Settings):
 
     kind: Literal["gaussian_blur"]
     std: float
+
+
+class RadonConfig(Settings):
+    """Tomography with evenly spaced angles; all lengths in pixels, see `bcdm.operators.Radon`."""
+
+    kind: Literal["radon"]
+    angles: int = Field(gt=0)
+    arc: float | None = Field(default=None, gt=0, le=360)
+    """Degrees that the angles are spread over; left out: 180, and 360 for a fan beam."""
+    detectors: int | None = Field(default=None, gt=0)
+    spacing: float = Field(default=1.0, gt=0)
+    centre: float | None = None
+    source_distance: float | None = Field(default=None, gt=0)
+    detector_distance: float = Field(default=0.0, ge=0)
+    scaling: Literal["unit", "length"] = "unit"
 
 
 class IdentityConfig(Settings):
@@ -124,6 +140,7 @@ SingleOperatorConfig = (
     | PixelMaskConfig
     | BlockMeanConfig
     | BlurConfig
+    | RadonConfig
     | IdentityConfig
     | NothingConfig
 )

@@ -45,6 +45,7 @@ _KINDS = {
         operators.FourierMask,
         operators.Identity,
         operators.PixelMask,
+        operators.Radon,
         operators.Sense,
     )
 }

@@ -25,6 +25,7 @@ from bcdm.checkpoint.kinds import (
     FourierMaskConfig,
     OperatorConfig,
     PixelMaskConfig,
+    RadonConfig,
     Settings,
     SingleOperatorConfig,
 )
@@ -323,6 +324,7 @@ _GROUPS: dict[int | str, _Group] = {
     "gaussian_blur": BlurConfig,
     "holes": Holes,
     "k_space": KSpace,
+    "radon": RadonConfig,
     "receivers": Receivers,
     "levels": Levels,
     "network": NetworkConfig,

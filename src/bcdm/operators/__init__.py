@@ -10,6 +10,7 @@ from bcdm.operators.krylov import Composed, ConvergenceReport, ConvergenceWarnin
 from bcdm.operators.pixel import BlockMean, Diagonal, Identity, PixelMask
 from bcdm.operators.root import Root
 from bcdm.operators.sense import Sense, whiten_coils
+from bcdm.operators.tomography import Radon, space_angles
 
 __all__ = [
     "BlockMean",
@@ -29,11 +30,13 @@ __all__ = [
     "Outer",
     "Physics",
     "PixelMask",
+    "Radon",
     "Root",
     "Sense",
     "Spectral",
     "check_operator",
     "from_deepinv",
+    "space_angles",
     "to_matrix",
     "whiten_coils",
 ]

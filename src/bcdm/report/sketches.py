@@ -12,6 +12,7 @@ from bcdm.operators import (
     FourierMask,
     LinearOperator,
     PixelMask,
+    Radon,
     Sense,
 )
 from bcdm.report.content import Array
@@ -54,6 +55,12 @@ def _(operator: CircularBlur) -> Sketch:
 @sketch.register
 def _(operator: BlockMean) -> Sketch:
     return Sketch(None, "block means")
+
+
+@sketch.register
+def _(operator: Radon) -> Sketch:
+    beam = "parallel" if operator.source_distance is None else "fan"
+    return Sketch(None, f"{len(operator.angles)} {beam}-beam projections")
 
 
 def _take_first(stack: Tensor) -> Array:
