@@ -49,7 +49,8 @@ def draw_local_phase(magnitude: Tensor, *, rng: np.random.Generator) -> Tensor:
         rows, columns = ((np.arange(side) + 0.5) / side for side in size)
         for _ in range(rng.integers(1, 5)):
             down, right = rng.uniform(0.1, 0.9, 2)
-            reach = np.exp(rng.uniform(*np.log(_BENT)))
+            # Narrower than two pixels it would be noise.
+            reach = max(np.exp(rng.uniform(*np.log(_BENT))), 2 / min(size))
             away = ((rows[:, None] - down) ** 2 + (columns - right) ** 2) / reach**2
             phase += _BEND * rng.standard_normal() * np.exp(-away / 2)
         if rng.random() < 0.5:
