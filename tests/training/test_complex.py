@@ -31,7 +31,7 @@ noise_std: [0.01, 0.1]
 network: {width: 8, multipliers: [1, 2], blocks: 1, attention: [], progressive_input: none,
           progressive_output: none}
 parameterisation: {statistic: wiener, output: residual, prior_std: 0.3, probes: true}
-training: {steps: 20, batch: 8, learning_rate: 0.01, warmup: 0, seed: 0, validate_every: 20,
+training: {steps: 40, batch: 8, learning_rate: 0.01, warmup: 0, seed: 0, validate_every: 20,
            checkpoint_every: 20, log_every: 1, validation_images: 4}
 """
 
