@@ -8,37 +8,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from bcdm.assessment.records import Record, format_table, write_records
-from bcdm.benchmark.overhead import interleave, summarise
+from bcdm.benchmark.overhead import Pictures, interleave, summarise
 from bcdm.checkpoint.settings import parse_config
 from bcdm.machine import describe_processor
 from bcdm.training.train import Processes, Trainer
 
 SIDE, ANGLES, BATCH, ROUNDS = 64, 30, 8, 20
 NETWORK = {"width": 32, "multipliers": [1, 1, 2, 2], "blocks": 1, "attention": []}
-
-
-@dataclass(frozen=True)
-class Pictures:
-    """Images of noise, as a data set: a step costs the same whatever they show."""
-
-    pixels: Tensor
-    subjects: None = None
-    split_labels: None = None
-    value_range: tuple[float, float] = (0.0, 255.0)
-
-    def __len__(self) -> int:
-        return len(self.pixels)
-
-    def __getitem__(self, index: int) -> Tensor:
-        return self.pixels[index]
 
 
 def make_step(operator: dict[str, Any], folder: Path, side: int) -> Callable[[], None]:

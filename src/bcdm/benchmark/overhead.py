@@ -30,7 +30,7 @@ from bcdm.operators import CircularBlur, FourierMask, LinearOperator, PixelMask
 from bcdm.tensors import ImageSpec, SeededNoise
 from bcdm.training.train import Processes, Trainer
 
-__all__ = ["interleave", "run", "summarise"]
+__all__ = ["Pictures", "interleave", "run", "summarise"]
 
 STEP_LIMIT, SOLVE_LIMIT = "<= 1.05", "<= 1.6"
 NETWORK = NCSNppConfig(
@@ -170,7 +170,7 @@ def _measure_solves(record: Callable[..., Record], rounds: int) -> list[Record]:
 
 
 @dataclass(frozen=True)
-class _Pictures:
+class Pictures:
     """Random pictures in memory, as a source of training images."""
 
     pixels: Tensor
@@ -205,7 +205,7 @@ def _measure_training(record: Callable[..., Record], rounds: int) -> list[Record
     generator = torch.Generator().manual_seed(0)
     pixels = torch.randint(0, 256, (64, 3, 64, 64), generator=generator).float()
     with tempfile.TemporaryDirectory() as folder:
-        trainer = Trainer(config, _Pictures(pixels), None, Path(folder), Processes())
+        trainer = Trainer(config, Pictures(pixels), None, Path(folder), Processes())
         batches = trainer.make_batches(0)
         network = UnrolledNetwork(NCSNpp(NETWORK, seed=0), 1)
         optimizer = torch.optim.Adam(network.parameters(), lr=2e-4)
