@@ -12,7 +12,7 @@ from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.methods import Bayesian, Parameterisation
 from bcdm.methods.parameterisation import find_phase
-from bcdm.operators import FourierMask
+from bcdm.operators import FourierMask, PixelMask
 
 
 def normal(*shape: int, seed: int) -> Tensor:
@@ -73,3 +73,14 @@ def test_the_level_a_network_is_told_is_that_of_x_t_and_y_together(log_snr: floa
     whole = Parameterisation(prior_std=0.5, uncertainty=True, demodulate=True)
     given = whole.prepare(Conditioning(measured, level), measured.back_projection)
     assert given.log_snr.item() == pytest.approx(math.log(1e4 + math.exp(log_snr)), rel=0.01)
+
+
+@pytest.mark.parametrize(("log_snr", "told"), [(-9.0, -4.0), (-5.0, -4.0), (-3.0, -3.0)])
+def test_no_network_is_told_a_level_that_training_hardly_draws(log_snr: float, told: float) -> None:
+    """Where nothing is measured the level is that of x_t, but never below the faintest."""
+    nothing = PixelMask(torch.zeros(16, 16) > 0)
+    measured = Measurement(torch.zeros(1, 1, 16, 16).cfloat(), nothing, 1.0)
+    level = VP().level(torch.tensor([log_snr]).double())
+    whole = Parameterisation(prior_std=0.5, uncertainty=True, demodulate=True)
+    given = whole.prepare(Conditioning(measured, level), measured.y)
+    assert given.log_snr.item() == pytest.approx(told, abs=0.01)

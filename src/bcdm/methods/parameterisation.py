@@ -34,6 +34,10 @@ _STATISTICS: dict[StatisticName, type[Statistic]] = {
 # Pixels around that a phase is averaged over, a Gaussian's standard deviation: where all is known,
 # and where nothing is.
 _LEAST, _MOST = 1.0, 4.0
+# The lowest log-SNR that a network is told where it is told what x_t and y leave together. Images
+# are all but drowned below, training draws few such levels, and a network that is told a number
+# it never met answers with anything.
+_FAINTEST = -4.0
 
 
 class Prepared(NamedTuple):
@@ -177,7 +181,7 @@ class Parameterisation:
         precision = 1 / (self.scale(level).to(left.device) ** 2 * left)
         ratio = (precision - self.prior_std**-2).clamp_min(torch.finfo(precision.dtype).tiny)
         # Rounding aside, data never make it less.
-        return torch.maximum(ratio.log(), level.log_snr.to(ratio))
+        return torch.maximum(ratio.log(), level.log_snr.to(ratio)).clamp_min(_FAINTEST)
 
     def _reach(self, level: NoiseLevel, left: Tensor | None) -> Tensor:
         """Pixels that a phase is averaged over: the less is known, the more, (B,) or (1,)."""
