@@ -12,12 +12,12 @@ from torch import Tensor
 from bcdm.assessment.images import choose_images
 from bcdm.benchmark.strangers import load_strangers
 from bcdm.checkpoint import Model
+from bcdm.checkpoint.calibration import Calibration
 from bcdm.measurement import Measurement
 from bcdm.operators import FourierMask
 from bcdm.problems.patterns import draw_variable_density
 from bcdm.reconstruction.calibrating import measure
-from bcdm.reconstruction.units import choose_units
-from bcdm.scans import Scan
+from bcdm.reconstruction.units import take_scale
 
 __all__ = ["Batches", "Case", "list_cases"]
 
@@ -42,6 +42,7 @@ class Case:
         make: Makes them; what the model is told of them is in them.
         subjects: Whose images they are.
         group: Of cases that are also counted together; "": none.
+        scale_taken: Whether their scale is taken from the data; their cards compare with such.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Case:
     make: Callable[[], Batches]
     subjects: Sequence[str]
     group: str = ""
+    scale_taken: bool = False
 
 
 def list_cases(model: Model, data: Path | None, limit: int, seed: int) -> Iterator[Case]:
@@ -89,7 +91,7 @@ def list_cases(model: Model, data: Path | None, limit: int, seed: int) -> Iterat
         group = "another contrast, all sets together" if stranger.is_contrast else ""
         # Operators of their own: what is counted together must not rest on a few.
         shown = partial(make, images, unscaled, first=first + 4096 * place)
-        yield Case(stranger.name, kind, shown, names, group)
+        yield Case(stranger.name, kind, shown, names, group, scale_taken=unscaled is not None)
 
 
 def _list_k_space(
@@ -101,6 +103,7 @@ def _list_k_space(
         "right",
         partial(make, partial(_forget_scale, model)),
         subjects,
+        scale_taken=True,
     )
     for axis, words in ((-2, "row"), (-1, "column")):
         yield Case(
@@ -211,17 +214,6 @@ def _invert(model: Model, images: Tensor) -> Tensor:
 
 def _forget_scale(model: Model, measured: Measurement, images: Tensor) -> Measurement:
     """As `bcdm reconstruct` takes k-space from a file: the data themselves tell their scale."""
-    low, high = model.config.data.value_range
-    blank = torch.full((1, *model.shape), low)
-    parts = []
-    for k in range(len(measured.y)):
-        one = measured.select(torch.tensor([k]))
-        raw = (one.y - one.operator.forward(blank)) / (high - low)
-        std = float(one.std[0]) / (high - low)
-        size = (model.shape[-2], model.shape[-1])
-        scan = Scan(Path("scan.npz"), "npz", "k-space", raw.numpy(), None, None, size, {})
-        units = choose_units(scan, model, one.operator.adjoint(raw), std)
-        offset = units.offset * one.operator.forward(torch.ones_like(blank))
-        parts.append((units.gain * raw + offset, units.gain * std))
-    stds = torch.tensor([std for _, std in parts], dtype=torch.float64)
-    return Measurement(torch.cat([y for y, _ in parts]), measured.operator, stds)
+    calibration = Calibration.of(model)
+    assert calibration is not None
+    return take_scale(model, measured, calibration.brightness)
