@@ -4,6 +4,7 @@ On validation images that the model was not trained on. Only what is typical may
 images: that needs many, and is no judgement of the model.
 """
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -28,6 +29,7 @@ from bcdm.identity import identify
 from bcdm.measurement import Measurement
 from bcdm.operators import LinearOperator, Root
 from bcdm.problems.draws import DrawnProblems
+from bcdm.problems.familiarity import UnfamiliarWarning
 from bcdm.reconstruction.contrasts import change_contrast, change_gain
 from bcdm.reconstruction.posterior import Posterior, as_shown, reconstruct
 from bcdm.reconstruction.regions import RegionFit
@@ -108,7 +110,10 @@ def calibrate(
         stated |= score(measurement)
         # K-space comes in arbitrary units: then the data tell their scale, and not exactly.
         if measurement.y.is_complex():
-            taken |= score(take_scale(model, measurement, brightness))
+            with warnings.catch_warnings():
+                # A guess may carry the noise over the end of a family's range: no news here.
+                warnings.simplefilter("ignore", UnfamiliarWarning)
+                taken |= score(take_scale(model, measurement, brightness))
         report(f"scores: {len(stated)} of {len(images)}")
     if factors is None:
         told = [level for level in LEVELS if level <= (samples - 1) / (samples + 1)]
