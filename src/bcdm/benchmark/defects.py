@@ -67,6 +67,11 @@ def list_cases(model: Model, data: Path | None, limit: int, seed: int) -> Iterat
     make = partial(_make, model, first=first, seed=seed + 1)
     many, subjects = _load_test(model, data, 3 * limit)
     yield Case("nothing", "right", partial(_make, model, many, first=first, seed=seed), subjects)
+    # Images of other things, and k-space, come in units that nobody stated.
+    unscaled = partial(_forget_scale, model) if _is_k_space(model) else None
+    if unscaled is not None:
+        name, taken = "nothing, scale taken from the data", partial(make, many, unscaled)
+        yield Case(name, "right", taken, subjects, scale_taken=True)
     few, whose = _load_test(model, data, limit)
     low = model.config.data.value_range[0]
     for gain in (0.7, 1.4):
@@ -76,15 +81,13 @@ def list_cases(model: Model, data: Path | None, limit: int, seed: int) -> Iterat
         change = partial(_misstate, factor)
         name = f"noise is {words} what is stated"
         yield Case(name, "wrong", partial(make, few, change), whose)
-    if _is_k_space(model):
+    if unscaled is not None:
         yield from _list_k_space(partial(make, few), model, whose, seed + 1)
     for grown, kind in ((1.0, "wrong"), (2.0, "wrong"), (0.5, "told")):
         name = f"a spot of {SPOT_RADIUS} pixels radius, brighter by {grown:g} of the range"
         spotted = _add_spot(model, few, seed + 1, grown)
         yield Case(name, kind, partial(make, spotted), whose)
     yield Case("grey levels are inverted", "wrong", partial(make, _invert(model, few)), whose)
-    # Images of other things come in units that nobody stated.
-    unscaled = partial(_forget_scale, model) if _is_k_space(model) else None
     strangers = load_strangers(model, data, limit)
     for place, (stranger, images, names) in enumerate(strangers, 1):
         kind = "wrong" if stranger.judged else "told"
@@ -97,14 +100,7 @@ def list_cases(model: Model, data: Path | None, limit: int, seed: int) -> Iterat
 def _list_k_space(
     make: Callable[[Change], Batches], model: Model, subjects: Sequence[str], seed: int
 ) -> Iterator[Case]:
-    """What only k-space has: no unit, a mask, spikes."""
-    yield Case(
-        "nothing, scale taken from the data",
-        "right",
-        partial(make, partial(_forget_scale, model)),
-        subjects,
-        scale_taken=True,
-    )
+    """What only k-space has: a mask, spikes."""
     for axis, words in ((-2, "row"), (-1, "column")):
         yield Case(
             f"mask is off by a {words}", "wrong", partial(make, partial(_move, axis)), subjects
