@@ -2,6 +2,7 @@
 
 import errno
 import json
+import shutil
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,8 @@ from bcdm.archive.places import Folder
 from bcdm.archive.store import hash_shard, open_group, read_lines
 from bcdm.archive.unit import Unit
 from bcdm.checkpoint import load
+from bcdm.checkpoint.calibration import Calibration, store_calibration
+from bcdm.checkpoint.usual import Usual
 from bcdm.errors import Cancelled, InputError, MachineError
 from bcdm.reconstruction import reconstruct
 from bcdm.reconstruction.drawing import Progress
@@ -95,6 +98,25 @@ def test_files_give_the_samples_of_the_command(scanner: Path, rows, tmp_path: Pa
     np.testing.assert_allclose(
         found["samples"][0], fitted.units.to_file(drawn.samples[:, 0]), atol=1e-3
     )
+
+
+def test_k_space_of_an_archive_has_cards_of_a_scale_that_was_taken(
+    scanner: Path, rows: np.ndarray, tmp_path: Path
+) -> None:
+    """Here every scale that is taken is red."""
+    folder = tmp_path / "odd"
+    shutil.copytree(scanner, folder)
+    calibration = Calibration.of(load(folder))
+    assert calibration is not None
+    easy, hard = (Usual({"residual": [at - 9.0, at, at + 9.0]}, 0.0) for at in (0.0, -90.0))
+    store_calibration(folder, replace(calibration, usual=easy, taken=hard))
+    table = write_table(tmp_path / "table.zarr", rows[:2])
+    job = Job(str(table), str(tmp_path / "o"), str(folder), shard=10, **FAST)
+    place = run_all(replace(job, force=False))
+    marker = next(
+        list_markers(place, 1, json.loads((place.path / "archive.json").read_text())["id"])
+    )
+    assert marker.counts["status"] == {"refused": 2}
 
 
 def test_a_bad_item_has_a_reason_and_stops_nothing(tmp_path: Path, rows, scanner: Path) -> None:

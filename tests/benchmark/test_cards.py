@@ -6,7 +6,7 @@ import numpy as np
 
 from bcdm.assessment.kept import Numbers
 from bcdm.benchmark.cards import ScoreFile, judge
-from bcdm.checkpoint.calibration import CONDITIONS, Calibration
+from bcdm.checkpoint.usual import CONDITIONS, Usual
 from bcdm.trust.scores import NAMES
 
 FOUND: Numbers = {"typicality": np.array([0.1234567, np.nan]), "light": np.array(["red", "green"])}
@@ -44,7 +44,7 @@ def test_a_new_rule_judges_old_scores() -> None:
     found["light"] = np.array(["green", "green", "amber", "red"])
     table = [float(k) for k in range(1, 40)]
     strict, mild = (
-        Calibration({}, {"typicality": table}, threshold, {}, (0.0, 0.5, 1.0), "nothing")
+        Usual({"typicality": table}, threshold)
         for threshold in (3 / 40, 1 / 41)  # the latter below the smallest tail, 1 / 40
     )
     assert judge(found, strict)["light"].tolist() == ["green", "amber", "red", "red"]

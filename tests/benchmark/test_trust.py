@@ -1,6 +1,7 @@
 """The trust card measured, tiny: every defect is judged once, and nothing twice."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ from click.testing import CliRunner, Result
 
 from bcdm.benchmark.defects import list_cases
 from bcdm.checkpoint import load
+from bcdm.checkpoint.calibration import Calibration, store_calibration
+from bcdm.checkpoint.usual import Usual
 from bcdm.commands import cli
 
 
@@ -74,6 +77,31 @@ def test_every_defect_is_judged(folder: Path) -> None:
     run(*arguments)
     assert json.loads((folder / "r.json").read_text()) == rows
     assert [path.stat().st_mtime_ns for path in parts] == before
+
+
+def test_scales_that_are_taken_are_compared_with_such(folder: Path) -> None:
+    """By stored scores: only what right measurements of that kind are is changed."""
+    model = load(folder / "run/model")
+    taken = {case.name for case in list_cases(model, folder, 4, 0) if case.scale_taken}
+    assert taken == {"nothing, scale taken from the data", "faces"}
+    calibration = Calibration.of(model)
+    assert calibration is not None
+    assert calibration.taken is not None
+    wide = Usual({"residual": [-90.0, 0.0, 90.0]})
+    tight = Usual({"residual": [-99.0, -98.0, -97.0]})
+    found = []
+    for usual in (wide, tight):
+        store_calibration(folder / "run/model", replace(calibration, usual=wide, taken=usual))
+        run("benchmark", "trust", folder / "run/model", "--data", folder, "--limit", 4,
+            "--intervals", 3, "--calls", 2, "--work", folder / "other",
+            "--json", folder / "other.json")  # fmt: skip
+        rows = json.loads((folder / "other.json").read_text())
+        found.append({row["case"]["wrong"]: row["value"] for row in rows if "wrong" in row["case"]})
+    store_calibration(folder / "run/model", calibration)
+    changed = {name for name, rate in found[0].items() if rate != found[1][name]}
+    # The untrained network's own misfit is red in some of either.
+    assert changed == taken
+    assert [found[1][name] for name in taken] == [1, 1]
 
 
 def test_a_defect_is_what_it_says(folder: Path) -> None:

@@ -18,6 +18,7 @@ from bcdm.checkpoint.calibration import (
     find_factors,
 )
 from bcdm.checkpoint.discriminant import Discriminant
+from bcdm.checkpoint.usual import Usual
 from bcdm.errors import ModelError
 
 
@@ -28,14 +29,14 @@ from bcdm.errors import ModelError
 def test_tails_count_the_measurement_itself(score: float, tail: float) -> None:
     """Of n right ones and itself every rank is equally likely: no tail is 0, none above 1."""
     table = [1.0, 2.0, 3.0, 4.0]
-    calibration = Calibration({}, {"residual": table}, 0.0, {}, (0.0, 0.5, 1.0), "nothing")
-    assert calibration.find_tails({"residual": score, "unknown": 1.0}) == {"residual": tail}
+    usual = Usual({"residual": table})
+    assert usual.find_tails({"residual": score, "unknown": 1.0}) == {"residual": tail}
 
 
 def test_tails_of_right_measurements_are_uniform() -> None:
     table = [float(k) for k in range(9)]
-    calibration = Calibration({}, {"residual": table}, 0.0, {}, (0.0, 0.5, 1.0), "nothing")
-    tails = [calibration.find_tails({"residual": k - 0.5})["residual"] for k in range(10)]
+    usual = Usual({"residual": table})
+    tails = [usual.find_tails({"residual": k - 0.5})["residual"] for k in range(10)]
     assert tails == [k / 10 for k in range(10, 0, -1)]
 
 
@@ -83,8 +84,7 @@ def test_a_calibration_is_read_as_it_was_stored() -> None:
     telling = Discriminant(*(torch.ones(2 + k).double() for k in (0, 0, 3)))
     stored = Calibration(
         {"image": typical, "grey levels": telling},
-        {"residual": [0.1234567, 2.0]},
-        0.01,
+        Usual({"residual": [0.1234567, 2.0]}, 0.01),
         {0.5: 1.1, 0.9: 1.3},
         (0.1, 0.5, 0.9),
         "ten images",
@@ -92,8 +92,8 @@ def test_a_calibration_is_read_as_it_was_stored() -> None:
     plain = json.loads(json.dumps(stored.to_plain()))
     found = Calibration.of(make_model(calibration=plain))
     assert found is not None
-    assert found.tables == {"residual": [0.123457, 2.0]}
-    assert (found.threshold, found.factors) == (0.01, {0.5: 1.1, 0.9: 1.3})
+    assert found.usual.tables == {"residual": [0.123457, 2.0]}
+    assert (found.usual.threshold, found.factors) == (0.01, {0.5: 1.1, 0.9: 1.3})
     assert (found.brightness, found.on) == ((0.1, 0.5, 0.9), "ten images")
     image, greys = found.looks["image"], found.looks["grey levels"]
     assert isinstance(image, Typicality)
@@ -116,7 +116,7 @@ def test_a_calibration_is_read_as_it_was_stored() -> None:
     ("level", "factor"), [(0.2, 1.1), (0.5, 1.1), (0.7, 1.2), (0.9, 1.3), (0.99, 1.3)]
 )
 def test_factors_are_interpolated(level: float, factor: float) -> None:
-    plain = Calibration({}, {}, 0.0, {0.9: 1.3, 0.5: 1.1}, (0.0, 0.5, 1.0), "").to_plain()
+    plain = Calibration({}, Usual(), {0.9: 1.3, 0.5: 1.1}, (0.0, 0.5, 1.0), "").to_plain()
     assert describe_factors(make_model(calibration=plain), level) == pytest.approx(factor)
     assert describe_factors(make_model(calibration=plain | {"factors": {}}), level) == 1.0
     assert describe_factors(make_model(), level) == 1.0
@@ -176,6 +176,30 @@ def test_what_is_stored_is_read() -> None:
     assert read(WHOLE | {"brightness": 0.5}) is None
 
 
+TAKEN = {"tables": {"residual": [3.0, 4.0]}, "threshold": 0.2, "shares": {"residual": 2.0}}
+
+
+@pytest.mark.parametrize(
+    ("stored", "scale_taken", "limit"),
+    [
+        (WHOLE | {"taken": TAKEN}, True, 0.4),
+        (WHOLE | {"taken": TAKEN}, False, 0.1),
+        # Of before there was such a table: compared as if the scale were stated.
+        (WHOLE, True, 0.1),
+        (WHOLE, False, 0.1),
+    ],
+)
+def test_a_scale_that_was_taken_is_compared_with_such(
+    stored: dict[str, object], scale_taken: bool, limit: float
+) -> None:
+    found = read(stored)
+    assert found is not None
+    assert found.to_plain() == stored
+    usual = found.find_usual(scale_taken=scale_taken)
+    assert usual.find_limit("residual") == pytest.approx(limit)
+    assert usual.tables == (TAKEN if limit == 0.4 else WHOLE)["tables"]
+
+
 @pytest.mark.parametrize(
     "plain",
     [
@@ -194,6 +218,9 @@ def test_what_is_stored_is_read() -> None:
         WHOLE | {"discriminants": {"grey levels": {"centre": [1.0]}}},
         WHOLE | {"discriminants": [1.0]},
         {name: value for name, value in WHOLE.items() if name != "on"},
+        WHOLE | {"taken": {}},
+        WHOLE | {"taken": 1},
+        WHOLE | {"taken": TAKEN | {"threshold": "x"}},
     ],
 )
 def test_what_is_damaged_is_one_line(plain: object) -> None:

@@ -87,13 +87,13 @@ def test_calibrations_are_of_the_code_that_reads_them(name: str) -> None:
         measurement = simulate(model, x, [5000 + k], seed=7)
         mean = bcdm.posterior_mean(model.method.condition(measurement))
         (scores,) = find_scores(model, measurement, calibration.looks, mean)
-        for score, tail in calibration.find_tails(calibration.place(scores)).items():
+        for score, tail in calibration.usual.find_tails(calibration.usual.place(scores)).items():
             tails.setdefault(score, []).append(tail)
     # The median of n uniform numbers is off by .5 / n^.5, and so is that of the table: 3.3 times
     # both together are left with a probability of .999.
     middle = {score: float(np.median(found)) for score, found in tails.items()}
     for score, value in middle.items():
-        allowed = 1.65 * (1 / 72 + 1 / len(calibration.tables[score])) ** 0.5
+        allowed = 1.65 * (1 / 72 + 1 / len(calibration.usual.tables[score])) ** 0.5
         assert abs(value - 0.5) < allowed, (score, value)
 
 

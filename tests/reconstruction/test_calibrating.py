@@ -6,16 +6,18 @@ import numpy as np
 import pytest
 import torch
 
-from bcdm.checkpoint import Model
+from bcdm.checkpoint import Model, load
 from bcdm.checkpoint.building import build_method
 from bcdm.checkpoint.calibration import Calibration
 from bcdm.checkpoint.settings import parse_config
+from bcdm.checkpoint.usual import Usual
 from bcdm.data import Preparation
 from bcdm.errors import ModelError
 from bcdm.operators import BlockMean, FourierMask, PixelMask
 from bcdm.reconstruction.calibrating import (
     _choose_threshold,
     _compare,
+    _fit_usual,
     _tabulate,
     calibrate,
     measure,
@@ -143,7 +145,7 @@ def test_a_model_of_complex_images_is_calibrated(stored: str) -> None:
     assert {0.5, 0.8} <= found.factors.keys()
     assert all(0.3 < factor < 4 for factor in found.factors.values())
     assert found.local is not None
-    assert {"residual", "held-out data", "typicality", "grey levels"} <= found.tables.keys()
+    assert {"residual", "held-out data", "typicality", "grey levels"} <= found.usual.tables.keys()
     if stored == "complex":
         return
     # What is typical may be kept: then every image is compared with.
@@ -152,10 +154,46 @@ def test_a_model_of_complex_images_is_calibrated(stored: str) -> None:
     )
     assert again.looks is found.looks
     # Noise is not seen in every one.
-    counts = {name: len(table) for name, table in again.tables.items()}
+    counts = {name: len(table) for name, table in again.usual.tables.items()}
     assert counts.pop("noise level") <= 44
     assert set(counts.values()) == {44}
-    assert again.shares == {"grey levels": 4.0}
+    assert again.usual.shares == {"grey levels": 4.0}
+
+
+@pytest.mark.parametrize(
+    ("fixture", "known"), [("scanner", True), ("receivers", True), ("masked", False)]
+)
+def test_k_space_is_calibrated_with_its_scale_taken_as_well(
+    request: pytest.FixtureRequest, fixture: str, known: bool
+) -> None:
+    """Pictures state theirs."""
+    calibration = Calibration.of(load(request.getfixturevalue(fixture)))
+    assert calibration is not None
+    stated, taken = calibration.usual, calibration.taken
+    assert (taken is not None) == known
+    if taken is None:
+        return
+    assert taken.tables.keys() == stated.tables.keys()
+    assert len(taken.tables["residual"]) == len(stated.tables["residual"])
+    assert taken.shares == stated.shares
+    assert taken.threshold > 0
+    # One noise level: most scales are found as they were, and a sample is the same then.
+    assert taken.tables != stated.tables
+
+
+def test_scales_that_are_taken_have_a_threshold_of_their_own() -> None:
+    """Only of those images whose measurement is k-space, each with its own subject."""
+    rng = np.random.default_rng(2)
+    same = {"noise_std": 0.1, "share": 0.5}
+    scored = {
+        number: {"typicality": float(rng.standard_normal())} | same for number in range(0, 120, 2)
+    }
+    subjects = [f"head {k // 10}" for k in range(120)]
+    found = _fit_usual(scored, subjects)
+    rows = [scored[number] for number in sorted(scored)]
+    expected = _choose_threshold(found, rows, subjects[::2])
+    assert found.threshold == expected
+    assert found.tables["typicality"] == sorted(row["typicality"] for row in rows)
 
 
 def test_the_threshold_is_for_new_subjects() -> None:
@@ -169,7 +207,7 @@ def test_the_threshold_is_for_new_subjects() -> None:
         same = {"noise_std": 0.1, "share": 0.5}
         return [dict(zip(names, row.tolist(), strict=True)) | same for row in scores]
 
-    start = Calibration({}, {}, 0.0, {}, (0.0, 0.5, 1.0), "")
+    start = Usual()
     rows, new = draw(24), draw(60)
     subjects = [f"head {k // 10}" for k in range(len(rows))]
     fitted = _compare(start, rows)
@@ -187,7 +225,7 @@ def test_scores_that_follow_mask_and_noise_are_compared_with_what_is_usual_there
         | {"noise_std": std, "share": 0.5}
         for std in np.exp(rng.uniform(-3, 0, 200)).tolist()
     ]
-    fitted = _compare(Calibration({}, {}, 0.0, {}, (0.0, 0.5, 1.0), ""), rows)
+    fitted = _compare(Usual(), rows)
     assert list(fitted.trends) == ["residual"]
     for std in (0.1, 0.5):
         usual = 3 * float(np.log(std))

@@ -13,12 +13,13 @@ from bcdm.checkpoint.regions import RegionFactors
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.operators import BlockMean, FourierMask, PixelMask
+from bcdm.reconstruction.calibrating import measure
 from bcdm.reconstruction.features import judge_stored, parse_feature
 from bcdm.reconstruction.files import Plan, RefusedError, reconstruct_scan
 from bcdm.reconstruction.fitting import fit_scan
 from bcdm.reconstruction.posterior import reconstruct
 from bcdm.reconstruction.simulation import simulate_scan
-from bcdm.reconstruction.units import choose_units
+from bcdm.reconstruction.units import choose_units, take_scale
 from bcdm.report.facts import describe_scan
 from bcdm.scans import Scan
 from bcdm.trust import UnfitError, find_unfamiliar
@@ -61,6 +62,49 @@ def test_an_image_that_would_be_too_dark_is_made_as_bright_as_usual(
     bright = fitted.units.gain * np.quantile(back.numpy(), 0.99) / 2
     assert bright == pytest.approx(calibration.brightness[1], rel=1e-3)
     assert float(fitted.measure(0).std) > 2 * model.noise_std
+
+
+@pytest.mark.parametrize(
+    ("bright", "source"),
+    [(1.0, "by the noise level"), (0.05, "by the brightness that is typical")],
+)
+def test_a_scale_is_taken_as_from_a_file(
+    scanner: Path, images: torch.Tensor, bright: float, source: str
+) -> None:
+    """What calibration and benchmark compare with is what a file of the same data becomes."""
+    model = load(scanner)
+    calibration = Calibration.of(model)
+    assert calibration is not None
+    shown = bright * (images + 1) - 1
+    whole = Measurement.simulate(shown, model.operator, model.noise_std, seed=0)
+    taken = take_scale(model, whole, calibration.brightness)
+    for k in range(len(images)):
+        one = whole.select(torch.tensor([k]))
+        fitted = fit_scan(make_scan(one, GAIN), model, noise_std=GAIN * float(one.std[0]))
+        assert (fitted.units.source, fitted.units.taken) == (source, True)
+        torch.testing.assert_close(taken.y[k : k + 1], fitted.measure(0).y, rtol=1e-4, atol=1e-4)
+        assert float(taken.std[k]) == pytest.approx(fitted.noise_std, rel=1e-5)
+
+
+def test_a_scale_is_taken_of_coils(receivers: Path) -> None:
+    """Complex images, black is zero: as bright as is typical, whatever the scale was."""
+    model, typical = load(receivers), (0.2, 0.5, 0.8)
+    magnitudes = torch.rand(2, 1, 16, 16, generator=torch.Generator().manual_seed(0))
+    ((_, whole),) = measure(model, magnitudes, 0, seed=0)
+    louder = Measurement(7 * whole.y, whole.operator, 7 * whole.std)
+    taken, same = (take_scale(model, one, typical) for one in (whole, louder))
+    torch.testing.assert_close(taken.y, same.y)
+    torch.testing.assert_close(taken.std, same.std)
+    bright = taken.back_projection.abs().flatten(1).quantile(0.99, 1)
+    assert bright.tolist() == pytest.approx([0.5, 0.5], rel=1e-3)
+
+
+def test_a_scale_cannot_be_taken_from_nothing(scanner: Path) -> None:
+    model = load(scanner)
+    black = Measurement.simulate(torch.full((1, 1, 16, 16), -1.0), model.operator, 1e-9, seed=0)
+    nothing = replace(black, y=model.operator.forward(torch.full((1, 1, 16, 16), -1.0)))
+    with pytest.raises(UnfitError, match="nothing tells its scale"):
+        take_scale(model, nothing, (0.2, 0.5, 0.8))
 
 
 def make_image_scan(images: torch.Tensor, scale: float, format: str, stored: str) -> Scan:
@@ -124,7 +168,7 @@ def test_a_picture_is_as_bright_as_its_scene_whatever_the_scaling(
 def test_images_in_the_units_of_training_stay_in_them(masked: Path, images: torch.Tensor) -> None:
     fitted = fit_scan(make_image_scan(images, 255, "npz", "float32"), load(masked), noise_std=6)
     assert (fitted.units.gain, fitted.units.offset) == pytest.approx((2 / 255, -1))
-    assert fitted.units.source == "those of the training data"
+    assert (fitted.units.source, fitted.units.taken) == ("those of the training data", False)
 
 
 def test_images_far_below_zero_are_refused(masked: Path, images: torch.Tensor) -> None:

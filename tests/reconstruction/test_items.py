@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ import zarr
 from torch import Tensor
 
 from bcdm.checkpoint import Model, load
+from bcdm.checkpoint.calibration import Calibration
+from bcdm.checkpoint.usual import Usual
 from bcdm.errors import Cancelled, InputError, MachineError
 from bcdm.measurement import Measurement
 from bcdm.noise import NoiseEstimate
@@ -19,6 +22,7 @@ from bcdm.reconstruction import Outcome, Plan, reconstruct, reconstruct_items
 from bcdm.reconstruction.drawing import Progress
 from bcdm.reconstruction.files import reconstruct_scan
 from bcdm.reconstruction.fitting import Fitted, Units
+from bcdm.reconstruction.items import Given
 from bcdm.reconstruction.provenance import hash_path
 from bcdm.scans import Scan
 
@@ -50,6 +54,39 @@ def test_every_item_has_an_outcome(masked_model: Model, measured, images) -> Non
         assert one.light == one.trust.light
     few = next(reconstruct_items(masked_model, items, Plan(samples=9, calls=2, force=True)))
     assert few.samples is None
+
+
+@pytest.fixture
+def odd(scanner: Path) -> Model:
+    """A model whose card is red where the scale was taken from the data, and only there."""
+    model = load(scanner)
+    calibration = Calibration.of(model)
+    assert calibration is not None
+    easy, hard = (Usual({"residual": [at - 9.0, at, at + 9.0]}, 0.0) for at in (0.0, -90.0))
+    told = replace(calibration, usual=easy, taken=hard).to_plain()
+    return replace(model, facts=model.facts | {"calibration": told})
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_every_door_tells_the_card_how_the_scale_was_found(
+    odd: Model, images: Tensor, taken: bool, tmp_path: Path
+) -> None:
+    measured = Measurement.simulate(images[:1], odd.operator, 0.05, seed=1)
+    plan = replace(PLAN, force=False)
+    given = Given(measured, taken) if taken else measured
+    lights = [
+        one.light for one in reconstruct_items(odd, [("a", given), ("b", lambda: given)], plan)
+    ]
+    posterior = reconstruct(odd, measured, samples=9, calls=2, progress=False, scale_taken=taken)
+    lights += [posterior.trust[0].light, posterior.split()[0].trust[0].light]
+    path = tmp_path / "scan.npz"
+    np.savez(path, kspace=measured.y.numpy())
+    scan = Scan(path, "npz", "k-space", measured.y.numpy(), None, None, (16, 16), {})
+    noise = NoiseEstimate(0.05, 0.0, "stated", 0)
+    fitted = Fitted(scan, odd.operator, noise, Units(taken=taken))
+    done = reconstruct_scan(odd, fitted, tmp_path / "out", PLAN, say=print)
+    lights.append(done.cards[0].light)
+    assert [light == "red" for light in lights] == [taken] * 5
 
 
 def test_three_doors_give_the_same_bits(masked: Path, measured, images, tmp_path: Path) -> None:

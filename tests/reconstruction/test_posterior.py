@@ -9,6 +9,7 @@ from torch import Tensor
 
 from bcdm.checkpoint import Model
 from bcdm.checkpoint.calibration import Calibration
+from bcdm.checkpoint.usual import Usual
 from bcdm.errors import InputError, ShapeError
 from bcdm.measurement import Measurement
 from bcdm.operators import PixelMask
@@ -109,7 +110,7 @@ def test_another_operator_than_that_of_training_is_red(masked_model, images) -> 
 
 
 def test_intervals_are_scaled_as_the_calibration_asks(masked_model, measurement) -> None:
-    calibration = Calibration({}, {}, 0.0, {0.5: 1.2, 0.8: 2.0}, (0.0, 0.5, 1.0), "faces")
+    calibration = Calibration({}, Usual(), {0.5: 1.2, 0.8: 2.0}, (0.0, 0.5, 1.0), "faces")
     facts = masked_model.facts | {"calibration": calibration.to_plain()}
     model = replace(masked_model, facts=facts)
     drawn = torch.randn(20, 1, 1, 4, 4, generator=torch.Generator().manual_seed(0))

@@ -11,6 +11,7 @@ from torch.nn.functional import avg_pool2d, pad
 from bcdm.checkpoint import Model
 from bcdm.checkpoint.calibration import Calibration
 from bcdm.checkpoint.regions import RegionFactors
+from bcdm.checkpoint.usual import Usual
 from bcdm.measurement import Measurement
 from bcdm.reconstruction import Posterior
 from bcdm.reconstruction.features import Feature, measure_contrast, weigh
@@ -41,7 +42,7 @@ def calibrate(model: Model, *, regions: bool) -> Model:
     contrasts = RegionFit((0.5, LEVEL), seed=0)
     factors, local = fit_widths(contrasts.watch(make_posteriors(model, 60, seed=0)), (0.5, LEVEL))
     found = contrasts.fit() if regions else None
-    kept = Calibration({}, {}, 0.0, factors, (0.0, 0.5, 1.0), "noise", local, found)
+    kept = Calibration({}, Usual(), factors, (0.0, 0.5, 1.0), "noise", local, found)
     return replace(model, facts=model.facts | {"calibration": kept.to_plain()})
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from bcdm.checkpoint import Model
 from bcdm.checkpoint.calibration import Calibration, LocalFactors
+from bcdm.checkpoint.usual import Usual
 from bcdm.measurement import Measurement
 from bcdm.reconstruction import Posterior
 from bcdm.reconstruction.widths import LEAST, _choose, fit_factor, fit_widths
@@ -50,7 +51,7 @@ def calibrate(model: Model, *, local: bool) -> Model:
     known = ((posterior, truth) for posterior, truth, _ in make_posteriors(model, 40, seed=0))
     factors, found = fit_widths(known, (0.5, 0.8))
     kept = found if local else None
-    calibration = Calibration({}, {}, 0.0, factors, (0.0, 0.5, 1.0), "discs", kept)
+    calibration = Calibration({}, Usual(), factors, (0.0, 0.5, 1.0), "discs", kept)
     return replace(model, facts=model.facts | {"calibration": calibration.to_plain()})
 
 

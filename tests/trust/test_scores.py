@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from bcdm.checkpoint import Model
-from bcdm.checkpoint.calibration import CONDITIONS, Calibration
+from bcdm.checkpoint.calibration import Calibration
+from bcdm.checkpoint.usual import CONDITIONS
 from bcdm.evaluation.signal import find_brightness
 from bcdm.measurement import Measurement
 from bcdm.operators import FourierMask, Identity, LinearOperator, PixelMask

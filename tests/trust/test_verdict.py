@@ -11,6 +11,7 @@ from torch import Tensor
 from bcdm.checkpoint import Model
 from bcdm.checkpoint.calibration import Calibration
 from bcdm.checkpoint.trend import Trend
+from bcdm.checkpoint.usual import Usual
 from bcdm.measurement import Measurement
 from bcdm.trust.card import Check, Judgement
 from bcdm.trust.comparing import _judge, _judge_residual, _name_missing, compare
@@ -67,13 +68,13 @@ def test_the_residual_of_a_sample(reduced: float, p_value: float, expected: Judg
 def test_a_residual_as_large_as_usual_is_no_finding(reduced: float, expected: Judgement) -> None:
     """Where it is known how far samples of a model are off, the rank among them decides."""
     table = [0.02 * k for k in range(1, 40)]  # logarithms, their median is .4
-    calibration = Calibration({}, {"residual": table}, 3 / 40, {}, (0.0, 0.5, 1.0), "nothing")
-    square, rank, _ = compare(calibration, {"residual": 0.3}, reduced, 0.0)
+    usual = Usual({"residual": table}, 3 / 40)
+    square, rank, _ = compare(usual, {"residual": 0.3}, reduced, 0.0)
     assert (square.judgement, rank.judgement) == (expected, "good")
     told = "samples of this model are usually off by 49%, and the next line tells"
     assert (told in square.reason) == (expected == "none")
     # A model that has no such table is judged by theory alone.
-    empty = Calibration({}, {}, 3 / 40, {}, (0.0, 0.5, 1.0), "nothing")
+    empty = Usual({}, 3 / 40)
     for without in (None, empty):
         alone = compare(without, {}, reduced, 0.0)[0].judgement
         assert alone == ("doubtful" if expected == "none" else expected)
@@ -85,15 +86,13 @@ def test_what_is_usual_for_mask_and_noise_is_told() -> None:
     scatter = torch.tensor([-0.05, -0.05, 0.05, 0.05] * 25, dtype=torch.float64)
     trend = Trend.fit(where, math.log(1.5) * (1 - where[:, 0]) + scatter)
     table = [0.05 * k for k in range(1, 40)]
-    calibration = Calibration(
-        {}, {"residual": table}, 3 / 40, {}, (0.0, 0.5, 1.0), "", trends={"residual": trend}
-    )
+    usual = Usual({"residual": table}, 3 / 40, {"residual": trend})
     for std, expected in ((1.0, "good"), (math.e, "bad")):
         scores = {"residual": math.log(1.5), "noise_std": std, "share": 1.0}
-        square, rank, _ = compare(calibration, scores, 1.5, 0.0)
+        square, rank, _ = compare(usual, scores, 1.5, 0.0)
         assert (square.judgement, rank.judgement) == ("none", expected)
-        usual = "1.50" if expected == "good" else "1.00"
-        assert f"are usually at {usual}" in square.reason
+        told = "1.50" if expected == "good" else "1.00"
+        assert f"are usually at {told}" in square.reason
 
 
 @pytest.mark.parametrize(
@@ -111,8 +110,8 @@ def test_what_is_usual_for_mask_and_noise_is_told() -> None:
 def test_a_score_beside_those_of_right_measurements(
     score: float, expected: Judgement, share: int
 ) -> None:
-    calibration = Calibration({}, {"typicality": TABLE}, 3 / 40, {}, (0.0, 0.5, 1.0), "nothing")
-    (found,) = _judge(calibration, {"typicality": score, "of another version": 7.0})
+    usual = Usual({"typicality": TABLE}, 3 / 40)
+    (found,) = _judge(usual, {"typicality": score, "of another version": 7.0})
     assert found.name == "typicality"
     assert found.judgement == expected
     assert ("what training images show" in found.reason) == (expected == "good")
@@ -143,15 +142,15 @@ def test_a_good_residual_that_looks_bad_has_a_word_why(
     ],
 )
 def test_a_good_score_that_looks_bad_has_a_word_why(score: float, why: str) -> None:
-    calibration = Calibration({}, {"typicality": TABLE}, 3 / 40, {}, (0.0, 0.5, 1.0), "nothing")
-    (found,) = _judge(calibration, {"typicality": score})
+    usual = Usual({"typicality": TABLE}, 3 / 40)
+    (found,) = _judge(usual, {"typicality": score})
     assert found.reason == f"a linear look at the data shows what training images show{why}"
 
 
 @pytest.mark.parametrize("score", [nan, inf, -inf])
 def test_a_score_that_is_no_number_is_bad(score: float) -> None:
-    calibration = Calibration({}, {"typicality": TABLE}, 3 / 40, {}, (0.0, 0.5, 1.0), "nothing")
-    (found,) = _judge(calibration, {"typicality": score})
+    usual = Usual({"typicality": TABLE}, 3 / 40)
+    (found,) = _judge(usual, {"typicality": score})
     assert found.judgement == "bad"
     assert "something that training images do not" in found.reason
     assert found.value == f"{score}, which is no score"
@@ -159,12 +158,12 @@ def test_a_score_that_is_no_number_is_bad(score: float) -> None:
 
 def test_a_table_too_short_for_its_limit_flags_what_lies_far_beyond() -> None:
     """Its least tail is above the threshold: by ranks alone no score would ever be flagged."""
-    calibration = Calibration({}, {"residual": TABLE}, 1 / 41, {}, (0.0, 0.5, 1.0), "nothing")
+    usual = Usual({"residual": TABLE}, 1 / 41)
     reach = TABLE[-1] - TABLE[len(TABLE) // 2]
     near, far = TABLE[-1] + 0.4 * reach, TABLE[-1] + 0.6 * reach
-    assert [one.judgement for one in _judge(calibration, {"residual": near})] == ["good"]
-    assert [one.judgement for one in _judge(calibration, {"residual": far})] == ["bad"]
-    assert [one.judgement for one in _judge(calibration, {"residual": nan})] == ["bad"]
+    assert [one.judgement for one in _judge(usual, {"residual": near})] == ["good"]
+    assert [one.judgement for one in _judge(usual, {"residual": far})] == ["bad"]
+    assert [one.judgement for one in _judge(usual, {"residual": nan})] == ["bad"]
 
 
 @pytest.mark.parametrize(
@@ -224,6 +223,24 @@ def test_the_truth_as_a_sample_explains_the_data(
     assert [card.checks[0].judgement for card in cards] == ["good", "good"]
 
 
+@pytest.mark.parametrize(("scale_taken", "light"), [(False, "green"), (True, "red")])
+def test_a_card_compares_with_scales_found_alike(
+    masked_model: Model,
+    measurement: Measurement,
+    images: Tensor,
+    scale_taken: bool,
+    light: str,
+) -> None:
+    """Where the scale was taken from the data, with right measurements whose scale was, too."""
+    calibration = Calibration.of(masked_model)
+    assert calibration is not None
+    easy, hard = (Usual({"residual": [at - 1.0, at, at + 1.0]}, 0.3) for at in (0.0, -9.0))
+    told = replace(calibration, usual=easy, taken=hard).to_plain()
+    model = replace(masked_model, facts=masked_model.facts | {"calibration": told})
+    cards = assess(model, measurement, images[:2], images[None, :2], scale_taken=scale_taken)
+    assert [card.light for card in cards] == [light, light]
+
+
 def test_a_model_that_was_never_calibrated_is_amber(
     masked_model: Model, measurement: Measurement, images: Tensor
 ) -> None:
@@ -269,7 +286,7 @@ def test_a_posterior_of_nan_is_red(masked_model: Model, measurement: Measurement
 
 def test_a_calibration_that_knows_no_grey_levels_says_so() -> None:
     """Not compared is not good; the light rests on what was."""
-    earlier = Calibration({}, {"typicality": TABLE}, 3 / 40, {}, (0.0, 0.5, 1.0), "nothing")
+    earlier = Usual({"typicality": TABLE}, 3 / 40)
     (found,) = _name_missing(earlier)
     assert (found.name, found.judgement) == ("grey levels", "none")
     assert "run bcdm calibrate" in found.reason
@@ -279,10 +296,8 @@ def test_a_calibration_that_knows_no_grey_levels_says_so() -> None:
 
 def test_grey_levels_are_named_in_words() -> None:
     tables = {"grey levels": TABLE}
-    calibration = Calibration({}, tables, 3 / 40, {}, (0.0, 0.5, 1.0), "nothing")
-    good, doubtful, bad = (
-        _judge(calibration, {"grey levels": score})[0] for score in (0.0, 40.0, 50.0)
-    )
+    usual = Usual(tables, 3 / 40)
+    good, doubtful, bad = (_judge(usual, {"grey levels": score})[0] for score in (0.0, 40.0, 50.0))
     assert [one.judgement for one in (good, doubtful, bad)] == ["good", "doubtful", "bad"]
     assert good.reason == "grey levels inside the object are those of training images"
     assert "unlike those of training images: another contrast" in doubtful.reason

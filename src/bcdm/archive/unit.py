@@ -29,10 +29,9 @@ from bcdm.archive.store import ShardWriter, remove_shard
 from bcdm.checkpoint import Model, load
 from bcdm.checkpoint.given import read_operator
 from bcdm.errors import MachineError, blames_machine
-from bcdm.measurement import Measurement
 from bcdm.reconstruction.drawing import Progress
 from bcdm.reconstruction.fitting import Fitted, fit_scan
-from bcdm.reconstruction.items import Outcome, Plan, reconstruct_items
+from bcdm.reconstruction.items import Given, Outcome, Plan, reconstruct_items
 from bcdm.scans import Scan
 
 __all__ = ["Finished", "Unit", "open_unit"]
@@ -115,11 +114,11 @@ class Unit:
         waiting: defaultdict[str, deque[tuple[int, Entry]]] = defaultdict(deque)
         fitted: dict[int, Fitted] = {}
 
-        def measure(row: int, entry: Entry) -> Measurement:
+        def measure(row: int, entry: Entry) -> Given:
             fitted[row] = entry.fit()
-            return fitted[row].measure(entry.slice)
+            return Given(fitted[row].measure(entry.slice), fitted[row].units.taken)
 
-        def name_all() -> Iterator[tuple[str, Callable[[], Measurement]]]:
+        def name_all() -> Iterator[tuple[str, Callable[[], Given]]]:
             for row, entry in enumerate(entries):
                 waiting[entry.id].append((row, entry))
                 yield entry.id, lambda row=row, entry=entry: measure(row, entry)  # type: ignore[misc]

@@ -12,7 +12,8 @@ import torch
 from bcdm.assessment.kept import Numbers
 from bcdm.benchmark.defects import Case
 from bcdm.checkpoint import Model
-from bcdm.checkpoint.calibration import CONDITIONS, Calibration
+from bcdm.checkpoint.calibration import Calibration
+from bcdm.checkpoint.usual import CONDITIONS, Usual
 from bcdm.files import write_text
 from bcdm.reconstruction import reconstruct
 from bcdm.trust.card import LIGHTS, Light, find_light
@@ -89,17 +90,22 @@ def score(model: Model, calibration: Calibration, case: Case, calls: int, seed: 
     return {name: column[np.argsort(order)] for name, column in found.items()}
 
 
-def judge(found: Numbers, calibration: Calibration) -> Numbers:
-    """The light of every card, and the tail of each of its scores; runs no network."""
+def judge(found: Numbers, usual: Usual) -> Numbers:
+    """The light of every card, and the tail of each of its scores; runs no network.
+
+    Args:
+        found: As `score` gives it.
+        usual: What to compare with.
+    """
     lights: list[Light] = []
     tails: dict[str, list[float]] = {name: [] for name in NAMES}
     for number in range(len(found["light"])):
         row = {name: float(found[name][number]) for name in (*NAMES, *CONDITIONS)}
         scores = {name: value for name, value in row.items() if not np.isnan(value)}
         squares = (float(found[name][number]) for name in ("chi-square", "p"))
-        compared = LIGHTS.index(find_light(compare(calibration, scores, *squares)))
+        compared = LIGHTS.index(find_light(compare(usual, scores, *squares)))
         lights.append(LIGHTS[max(compared, LIGHTS.index(str(found["light"][number])))])
-        own = calibration.find_tails(calibration.place(scores))
+        own = usual.find_tails(usual.place(scores))
         for name, column in tails.items():
             column.append(own.get(name, np.nan))
     return {

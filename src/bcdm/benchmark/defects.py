@@ -12,12 +12,12 @@ from torch import Tensor
 from bcdm.assessment.images import choose_images
 from bcdm.benchmark.strangers import load_strangers
 from bcdm.checkpoint import Model
+from bcdm.checkpoint.calibration import Calibration
 from bcdm.measurement import Measurement
 from bcdm.operators import FourierMask
 from bcdm.problems.patterns import draw_variable_density
 from bcdm.reconstruction.calibrating import measure
-from bcdm.reconstruction.units import choose_units
-from bcdm.scans import Scan
+from bcdm.reconstruction.units import take_scale
 
 __all__ = ["Batches", "Case", "list_cases"]
 
@@ -42,6 +42,7 @@ class Case:
         make: Makes them; what the model is told of them is in them.
         subjects: Whose images they are.
         group: Of cases that are also counted together; "": none.
+        scale_taken: Whether their scale is taken from the data; their cards compare with such.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Case:
     make: Callable[[], Batches]
     subjects: Sequence[str]
     group: str = ""
+    scale_taken: bool = False
 
 
 def list_cases(model: Model, data: Path | None, limit: int, seed: int) -> Iterator[Case]:
@@ -65,6 +67,11 @@ def list_cases(model: Model, data: Path | None, limit: int, seed: int) -> Iterat
     make = partial(_make, model, first=first, seed=seed + 1)
     many, subjects = _load_test(model, data, 3 * limit)
     yield Case("nothing", "right", partial(_make, model, many, first=first, seed=seed), subjects)
+    # Images of other things, and k-space, come in units that nobody stated.
+    unscaled = partial(_forget_scale, model) if _is_k_space(model) else None
+    if unscaled is not None:
+        name, taken = "nothing, scale taken from the data", partial(make, many, unscaled)
+        yield Case(name, "right", taken, subjects, scale_taken=True)
     few, whose = _load_test(model, data, limit)
     low = model.config.data.value_range[0]
     for gain in (0.7, 1.4):
@@ -74,34 +81,26 @@ def list_cases(model: Model, data: Path | None, limit: int, seed: int) -> Iterat
         change = partial(_misstate, factor)
         name = f"noise is {words} what is stated"
         yield Case(name, "wrong", partial(make, few, change), whose)
-    if _is_k_space(model):
+    if unscaled is not None:
         yield from _list_k_space(partial(make, few), model, whose, seed + 1)
     for grown, kind in ((1.0, "wrong"), (2.0, "wrong"), (0.5, "told")):
         name = f"a spot of {SPOT_RADIUS} pixels radius, brighter by {grown:g} of the range"
         spotted = _add_spot(model, few, seed + 1, grown)
         yield Case(name, kind, partial(make, spotted), whose)
     yield Case("grey levels are inverted", "wrong", partial(make, _invert(model, few)), whose)
-    # Images of other things come in units that nobody stated.
-    unscaled = partial(_forget_scale, model) if _is_k_space(model) else None
     strangers = load_strangers(model, data, limit)
     for place, (stranger, images, names) in enumerate(strangers, 1):
         kind = "wrong" if stranger.judged else "told"
         group = "another contrast, all sets together" if stranger.is_contrast else ""
         # Operators of their own: what is counted together must not rest on a few.
         shown = partial(make, images, unscaled, first=first + 4096 * place)
-        yield Case(stranger.name, kind, shown, names, group)
+        yield Case(stranger.name, kind, shown, names, group, scale_taken=unscaled is not None)
 
 
 def _list_k_space(
     make: Callable[[Change], Batches], model: Model, subjects: Sequence[str], seed: int
 ) -> Iterator[Case]:
-    """What only k-space has: no unit, a mask, spikes."""
-    yield Case(
-        "nothing, scale taken from the data",
-        "right",
-        partial(make, partial(_forget_scale, model)),
-        subjects,
-    )
+    """What only k-space has: a mask, spikes."""
     for axis, words in ((-2, "row"), (-1, "column")):
         yield Case(
             f"mask is off by a {words}", "wrong", partial(make, partial(_move, axis)), subjects
@@ -211,17 +210,6 @@ def _invert(model: Model, images: Tensor) -> Tensor:
 
 def _forget_scale(model: Model, measured: Measurement, images: Tensor) -> Measurement:
     """As `bcdm reconstruct` takes k-space from a file: the data themselves tell their scale."""
-    low, high = model.config.data.value_range
-    blank = torch.full((1, *model.shape), low)
-    parts = []
-    for k in range(len(measured.y)):
-        one = measured.select(torch.tensor([k]))
-        raw = (one.y - one.operator.forward(blank)) / (high - low)
-        std = float(one.std[0]) / (high - low)
-        size = (model.shape[-2], model.shape[-1])
-        scan = Scan(Path("scan.npz"), "npz", "k-space", raw.numpy(), None, None, size, {})
-        units = choose_units(scan, model, one.operator.adjoint(raw), std)
-        offset = units.offset * one.operator.forward(torch.ones_like(blank))
-        parts.append((units.gain * raw + offset, units.gain * std))
-    stds = torch.tensor([std for _, std in parts], dtype=torch.float64)
-    return Measurement(torch.cat([y for y, _ in parts]), measured.operator, stds)
+    calibration = Calibration.of(model)
+    assert calibration is not None
+    return take_scale(model, measured, calibration.brightness)

@@ -16,6 +16,7 @@ from bcdm.benchmark.cards import ScoreFile, judge, score
 from bcdm.benchmark.defects import Case, list_cases
 from bcdm.checkpoint import Model, load
 from bcdm.checkpoint.calibration import Calibration
+from bcdm.checkpoint.usual import Usual
 from bcdm.diffusion import VP, DPMSolver, sample
 from bcdm.errors import InputError
 from bcdm.evaluation import ks_uniformity, wilson
@@ -113,9 +114,9 @@ def _run(
         scored = stored.keep(
             case.name, asked, partial(score, model, calibration, case, calls, seed)
         )
-        found = judge(scored, calibration)
+        found = judge(scored, calibration.find_usual(scale_taken=case.scale_taken))
         if case.name == "nothing":
-            rows += _check_laws(found, case, calibration, record)
+            rows += _check_laws(found, case, calibration.usual, record)
         rows.append(_count(found, case, record))
         if case.group:
             groups.setdefault(case.group, []).append(found)
@@ -156,7 +157,7 @@ def _check_exact(record: Callable[..., Record], seed: int, count: int) -> Record
 
 
 def _check_laws(
-    found: Numbers, case: Case, calibration: Calibration, record: Callable[..., Record]
+    found: Numbers, case: Case, usual: Usual, record: Callable[..., Record]
 ) -> list[Record]:
     """Laws that right measurements should follow: of chi-square, and of ranks among others."""
     name, count = "KS p-value of chi-square p-values", len(found["p"])
@@ -174,7 +175,7 @@ def _check_laws(
     # Slices of one subject are alike, and the test takes independent values.
     names, rng = np.array(case.subjects), np.random.default_rng(0)
     choice = [int(rng.choice(np.flatnonzero(names == name))) for name in np.unique(names)]
-    for check in calibration.tables:
+    for check in usual.tables:
         tails = torch.from_numpy(found[f"tail of {check}"][choice])
         # Not every operator of a family lets data be held out.
         tails = tails[tails.isfinite()]

@@ -4,7 +4,7 @@ Only the numbers and where they are stored: `bcdm.reconstruction.calibrating` fi
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,13 +19,11 @@ from bcdm.checkpoint.guest import Guest
 from bcdm.checkpoint.model import Model
 from bcdm.checkpoint.regions import RegionFactors
 from bcdm.checkpoint.tensorfile import UNUSABLE, shorten
-from bcdm.checkpoint.trend import Trend
+from bcdm.checkpoint.usual import Usual
 from bcdm.errors import ModelError
 from bcdm.evaluation.signal import find_signal
 
 __all__ = [
-    "CONDITIONS",
-    "TWO_SIDED",
     "Calibration",
     "LocalFactors",
     "Typicality",
@@ -34,11 +32,6 @@ __all__ = [
     "find_region_factors",
     "store_calibration",
 ]
-
-CONDITIONS = ("noise_std", "share")
-"""What scores may depend on though a measurement is right: its noise, and how much it measures."""
-TWO_SIDED = ("residual", "noise level")
-"""Scores that may be too small as well as too large."""
 
 _NUMBERS: TypeAdapter[list[float]] = TypeAdapter(list[float])
 
@@ -124,8 +117,7 @@ class Calibration:
 
     Attributes:
         looks: What is typical, or what tells right from wrong, by the names of looks.
-        tables: Scores of measurements that are right, sorted, by name; larger is worse.
-        threshold: A measurement is flagged where a tail probability is below, times its share.
+        usual: Scores of right measurements in the model's own units.
         factors: By which intervals of each level are widened to hold what they promise, over all
             pixels.
         brightness: How much of the model's range the 99 % quantile of a linear estimate is: the
@@ -133,59 +125,22 @@ class Calibration:
         on: What it was fitted on, in words.
         local: The factors by the local signal; None in calibrations of earlier versions.
         regions: Those of contrasts of regions; None in calibrations of earlier versions.
-        trends: What each score usually is by mask and noise, where these differ; tables then hold
-            what is left.
-        shares: How many times the threshold is the limit of a check, where it is not once.
+        taken: Scores of right measurements whose scale was taken from the data; None where none
+            comes so, and in calibrations of earlier versions.
     """
 
     looks: dict[str, Typicality | Discriminant]
-    tables: dict[str, list[float]]
-    threshold: float
+    usual: Usual
     factors: dict[float, float]
     brightness: tuple[float, float, float]
     on: str
     local: LocalFactors | None = None
     regions: RegionFactors | None = None
-    trends: dict[str, Trend] = field(default_factory=dict)
-    shares: dict[str, float] = field(default_factory=dict)
+    taken: Usual | None = None
 
-    def place(self, scores: Mapping[str, float]) -> dict[str, float]:
-        """Scores as the tables hold them, from those of a measurement and its `CONDITIONS`."""
-        placed = {}
-        for name, score in scores.items():
-            if name in CONDITIONS:
-                continue
-            if name in self.trends:
-                where = torch.tensor([[scores[k] for k in CONDITIONS]], dtype=torch.float64).log()
-                given = torch.tensor([score], dtype=torch.float64)
-                score = float(self.trends[name].standardise(where, given))
-            placed[name] = abs(score) if name in TWO_SIDED else score
-        return placed
-
-    def find_tails(self, scores: Mapping[str, float]) -> dict[str, float]:
-        """The fraction of right measurements with as bad a score, by name.
-
-        The measurement counts as one of them: if it is right, every rank among them is as likely.
-
-        Args:
-            scores: As `place` gives them.
-        """
-        tails = {}
-        for name, score in scores.items():
-            table = self.tables.get(name)
-            if table:
-                worse = len(table) - int(np.searchsorted(table, score))
-                tails[name] = (1 + worse) / (1 + len(table))
-        return tails
-
-    def find_limit(self, name: str) -> float:
-        """The tail below which a check flags."""
-        return self.threshold * self.shares.get(name, 1.0)
-
-    def find_least(self, scores: Mapping[str, float]) -> float:
-        """The smallest tail of a measurement, each in units of its check's share."""
-        tails = self.find_tails(self.place(scores))
-        return min(tail / self.shares.get(name, 1.0) for name, tail in tails.items())
+    def find_usual(self, *, scale_taken: bool) -> Usual:
+        """What to compare with; where nothing is known of taken scales, as if it were stated."""
+        return self.taken if scale_taken and self.taken is not None else self.usual
 
     def to_plain(self) -> dict[str, Any]:
         """As numbers that JSON can hold."""
@@ -196,18 +151,15 @@ class Calibration:
         )
         plain: dict[str, Any] = {
             "looks": typical,
-            "tables": {k: [round(v, 6) for v in table] for k, table in self.tables.items()},
-            "threshold": self.threshold,
+            **self.usual.to_plain(),
             "factors": {str(level): factor for level, factor in self.factors.items()},
             "brightness": list(self.brightness),
             "on": self.on,
         }
         if telling:
             plain["discriminants"] = telling
-        if self.shares:
-            plain["shares"] = self.shares
-        if self.trends:
-            plain["trends"] = {name: trend.to_plain() for name, trend in self.trends.items()}
+        if self.taken is not None:
+            plain["taken"] = self.taken.to_plain()
         if self.local is not None:
             plain["local"] = self.local.to_plain()
         if self.regions is not None:
@@ -238,15 +190,13 @@ class Calibration:
         looks |= {name: Discriminant.from_plain(look) for name, look in telling.items()}
         return cls(
             looks=looks,
-            tables={name: _NUMBERS.validate_python(rows) for name, rows in plain["tables"].items()},
-            threshold=float(plain["threshold"]),
+            usual=Usual.from_plain(plain),
             factors={float(level): float(factor) for level, factor in plain["factors"].items()},
             brightness=(low, middle, high),
             on=str(plain["on"]),
             local=LocalFactors.from_plain(plain["local"]) if "local" in plain else None,
             regions=RegionFactors.from_plain(plain["regions"]) if "regions" in plain else None,
-            shares={k: float(share) for k, share in plain.get("shares", {}).items()},
-            trends={k: Trend.from_plain(one) for k, one in plain.get("trends", {}).items()},
+            taken=Usual.from_plain(plain["taken"]) if "taken" in plain else None,
         )
 
 

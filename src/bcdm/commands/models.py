@@ -228,4 +228,7 @@ def show_calibration(found: "Calibration") -> None:
         if found.regions is not None:
             each = ", ".join(f"{one:.3f}" for one in found.regions.factors[level])
             answer(f"  of contrasts of small to large regions: {each}")
-    answer(f"flags at a tail probability below {found.threshold:.3f}")
+    answer(f"flags at a tail probability below {found.usual.threshold:.3f}")
+    if found.taken is not None:
+        taken = found.taken.threshold
+        answer(f"  where the scale is taken from the data: below {taken:.3f}")

@@ -4,8 +4,10 @@ On validation images that the model was not trained on. Only what is typical may
 images: that needs many, and is no judgement of the model.
 """
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +16,11 @@ from torch import Tensor
 
 from bcdm.checkpoint import Model
 from bcdm.checkpoint.building import build_problems
-from bcdm.checkpoint.calibration import CONDITIONS, Calibration, LocalFactors, Typicality
+from bcdm.checkpoint.calibration import Calibration, LocalFactors, Typicality
 from bcdm.checkpoint.discriminant import Discriminant
 from bcdm.checkpoint.regions import RegionFactors
 from bcdm.checkpoint.trend import Trend
+from bcdm.checkpoint.usual import CONDITIONS, Usual
 from bcdm.data.phase import draw_phase
 from bcdm.diffusion import posterior_mean
 from bcdm.errors import InputError, ModelError
@@ -26,9 +29,11 @@ from bcdm.identity import identify
 from bcdm.measurement import Measurement
 from bcdm.operators import LinearOperator, Root
 from bcdm.problems.draws import DrawnProblems
+from bcdm.problems.familiarity import UnfamiliarWarning
 from bcdm.reconstruction.contrasts import change_contrast, change_gain
 from bcdm.reconstruction.posterior import Posterior, as_shown, reconstruct
 from bcdm.reconstruction.regions import RegionFit
+from bcdm.reconstruction.units import take_scale
 from bcdm.reconstruction.widths import fit_widths
 from bcdm.trust.looks import look
 from bcdm.trust.scores import NAMES, find_scores
@@ -41,7 +46,11 @@ SHARES = {"grey levels": 4.0}
 BATCH = 16
 _FOLDS = 12  # groups of subjects that are left out in turn
 _FEW = 40  # right measurements that a trend is fitted on
+_LEAST = 20  # right measurements that anything is compared with
 LEVELS = (0.5, 0.8, 0.9)
+
+Scored = dict[int, dict[str, float]]
+"""Scores of right measurements, by the number of the image."""
 
 
 def calibrate(
@@ -87,43 +96,76 @@ def calibrate(
         half = len(images) // 2
         typical, images = images[:half], images[half:]
         subjects = None if subjects is None else subjects[half:]
-    if len(images) < 20 or (typical is not None and len(typical) < 20):
+    if len(images) < _LEAST or (typical is not None and len(typical) < _LEAST):
         raise InputError(f"{len(images)} images are too few to calibrate: give 40 or more")
     if known is not None:
         looks, brightness = known.looks, known.brightness
     else:
         assert typical is not None
         looks, brightness = _fit_looks(model, typical, len(images), seed, data)
-    rows: list[dict[str, float]] = []
-    order: list[int] = []
+    stated: Scored = {}
+    taken: Scored = {}
     for numbers, measurement in measure(model, images, 0, seed, data):
-        posterior = reconstruct(
-            model,
-            measurement,
-            samples=1,
-            calls=calls,
-            seed=seed + numbers[0],
-            progress=False,
-            force=True,
-        )
-        rows += find_scores(model, measurement, looks, posterior.preview, posterior.samples)
-        order += numbers
-        report(f"scores: {len(rows)} of {len(images)}")
-    rows = [rows[k] for k in np.argsort(order)]
+        score = partial(_score, model, looks, numbers, calls, seed)
+        stated |= score(measurement)
+        # K-space comes in arbitrary units: then the data tell their scale, and not exactly.
+        if measurement.y.is_complex():
+            with warnings.catch_warnings():
+                # A guess may carry the noise over the end of a family's range: no news here.
+                warnings.simplefilter("ignore", UnfamiliarWarning)
+                taken |= score(take_scale(model, measurement, brightness))
+        report(f"scores: {len(stated)} of {len(images)}")
     if factors is None:
         told = [level for level in LEVELS if level <= (samples - 1) / (samples + 1)]
         some = _reconstruct_some(model, images, samples, calls, intervals, seed, report, data)
         contrasts = RegionFit(told, seed)
         factors, local = fit_widths(contrasts.watch(some), told)
         regions = contrasts.fit()
-    start = Calibration(
-        looks, {}, 0.0, dict(factors), brightness, on, local, regions, shares=dict(SHARES)
+    return Calibration(
+        looks,
+        _fit_usual(stated, subjects),
+        dict(factors),
+        brightness,
+        on,
+        local,
+        regions,
+        taken=_fit_usual(taken, subjects) if len(taken) >= _LEAST else None,
     )
-    return replace(_compare(start, rows), threshold=_choose_threshold(start, rows, subjects))
 
 
-def _compare(start: Calibration, rows: Sequence[Mapping[str, float]]) -> Calibration:
-    """A calibration that compares with these scores of right measurements."""
+def _score(
+    model: Model,
+    looks: Mapping[str, Typicality | Discriminant],
+    numbers: Sequence[int],
+    calls: int,
+    seed: int,
+    measurement: Measurement,
+) -> Scored:
+    """The scores of a measurement of images with these numbers, with one sample each."""
+    drawn = reconstruct(
+        model,
+        measurement,
+        samples=1,
+        calls=calls,
+        seed=seed + numbers[0],
+        progress=False,
+        force=True,
+    )
+    rows = find_scores(model, measurement, looks, drawn.preview, drawn.samples)
+    return dict(zip(numbers, rows, strict=True))
+
+
+def _fit_usual(scored: Scored, subjects: Sequence[str] | None) -> Usual:
+    """What to compare with: tables, trends, and the threshold for new subjects."""
+    numbers = sorted(scored)
+    rows = [scored[number] for number in numbers]
+    whose = None if subjects is None else [subjects[number] for number in numbers]
+    start = Usual(shares=dict(SHARES))
+    return replace(_compare(start, rows), threshold=_choose_threshold(start, rows, whose))
+
+
+def _compare(start: Usual, rows: Sequence[Mapping[str, float]]) -> Usual:
+    """What compares with these scores of right measurements."""
     whole = replace(start, trends=_fit_trends(rows))
     return replace(whole, tables=_tabulate([whole.place(row) for row in rows]))
 
@@ -140,7 +182,7 @@ def _fit_trends(rows: Sequence[Mapping[str, float]]) -> dict[str, Trend]:
 
 
 def _choose_threshold(
-    start: Calibration, rows: Sequence[Mapping[str, float]], subjects: Sequence[str] | None
+    start: Usual, rows: Sequence[Mapping[str, float]], subjects: Sequence[str] | None
 ) -> float:
     """The least tail that `ALARM` of right measurements of *new* subjects are below.
 

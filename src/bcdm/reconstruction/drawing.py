@@ -67,11 +67,13 @@ class Item:
         id: The name.
         batch: The measurement, or several.
         row: Which of them it is.
+        scale_taken: Whether its scale was taken from the data; its trust card asks.
     """
 
     id: str
     batch: Measurement
     row: int = 0
+    scale_taken: bool = False
 
     @cached_property
     def measurement(self) -> Measurement:

@@ -33,7 +33,7 @@ from bcdm.reconstruction.provenance import NOISE
 from bcdm.trust import Light, Trust, UnfitError, find_unfamiliar
 from bcdm.trust.matching import fits_size
 
-__all__ = ["LEVEL", "Outcome", "Plan", "RefusedError", "Status", "reconstruct_items"]
+__all__ = ["LEVEL", "Given", "Outcome", "Plan", "RefusedError", "Status", "reconstruct_items"]
 
 LEVEL = 0.8
 Status = Literal["done", "refused", "failed"]
@@ -79,6 +79,19 @@ class Plan(Sampling):
 
 
 @dataclass(frozen=True, eq=False)
+class Given:
+    """One measurement in the model's units, and how these were found.
+
+    Attributes:
+        measurement: The measurement.
+        scale_taken: Whether its scale was taken from the data, because nobody stated one.
+    """
+
+    measurement: Measurement
+    scale_taken: bool = False
+
+
+@dataclass(frozen=True, eq=False)
 class Outcome:
     """What became of an item. Images are (C, H, W) in the model's units, magnitudes if complex.
 
@@ -117,7 +130,7 @@ class Outcome:
 
 def reconstruct_items(
     model: Model,
-    items: Iterable[tuple[str, Measurement | Callable[[], Measurement]]],
+    items: Iterable[tuple[str, Measurement | Given | Callable[[], Measurement | Given]]],
     plan: Plan,
     on_step: Callable[[Progress], None] | None = None,
 ) -> Iterator[Outcome]:
@@ -129,8 +142,9 @@ def reconstruct_items(
 
     Args:
         model: A trained one.
-        items: Ids, which noise belongs to, and measurements in the model's units, one each; or a
-            function that makes the measurement, so that an error in it counts for the item.
+        items: Ids, which noise belongs to, and measurements in the model's units, one each, as
+            they are or as `Given`; or a function that makes the measurement, so that an error in
+            it counts for the item.
         plan: How.
         on_step: Called after every network call. It may raise `Cancelled`, or anything else, to
             stop; nothing is half given then.
@@ -172,10 +186,15 @@ def reconstruct_items(
 
 
 def _prepare(
-    model: Model, name: str, given: Measurement | Callable[[], Measurement], plan: Plan
+    model: Model,
+    name: str,
+    given: Measurement | Given | Callable[[], Measurement | Given],
+    plan: Plan,
 ) -> Item:
     """An item that can be drawn, or the error that says why not."""
-    measurement = given if isinstance(given, Measurement) else given()
+    made = given if isinstance(given, Measurement | Given) else given()
+    whole = made if isinstance(made, Given) else Given(made)
+    measurement = whole.measurement
     if len(measurement.y) != 1:
         raise ShapeError(f"an item is one measurement, not {len(measurement.y)}")
     if not fits_size(model, measurement.image.shape):
@@ -186,7 +205,7 @@ def _prepare(
     (reason,) = [""] if plan.force else find_unfamiliar(model, measurement)
     if reason:
         raise RefusedError(f"Not a measurement that {model.config.name} was made for: {reason}")
-    return Item(name, measurement)
+    return Item(name, measurement, scale_taken=whole.scale_taken)
 
 
 def _conclude(model: Model, item: Item, images: Sequence[Tensor], plan: Plan) -> Outcome:
@@ -196,7 +215,7 @@ def _conclude(model: Model, item: Item, images: Sequence[Tensor], plan: Plan) ->
         if not bool(samples.isfinite().all()):
             raise ModelError(f"{model.config.name} gave values that are not finite")
         preview = draw_preview(model.method, item, plan.seed)
-        posterior = Posterior(model, item.measurement, preview, samples[:, None])
+        posterior = Posterior(model, item.measurement, preview, samples[:, None], item.scale_taken)
         (card,) = posterior.trust
         if card.light == "red" and not plan.force:
             return Outcome(item.id, "refused", card.summary, "input", card)

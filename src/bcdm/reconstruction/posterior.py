@@ -47,12 +47,15 @@ class Posterior:
         preview: The mean by one network call, (B, C, H, W): at once, but less exact than `mean`.
             Of a guest, the mean: what a single call of it gives is not known.
         samples: (S, B, C, H, W).
+        scale_taken: Whether the measurement's scale was taken from the data, because nobody stated
+            one; its trust card compares with right measurements of that kind.
     """
 
     model: Model | Guest
     measurement: Measurement
     preview: Tensor
     samples: Tensor
+    scale_taken: bool = False
 
     def __repr__(self) -> str:
         count, images, size = len(self.samples), len(self.preview), tuple(self.preview.shape[1:])
@@ -76,7 +79,13 @@ class Posterior:
     @cached_property
     def trust(self) -> list[Trust]:
         """What speaks for each image of the batch and what against it."""
-        return assess(self.model, self.measurement, self.preview, self.samples)
+        return assess(
+            self.model,
+            self.measurement,
+            self.preview,
+            self.samples,
+            scale_taken=self.scale_taken,
+        )
 
     @cached_property
     def linear(self) -> Tensor:
@@ -203,6 +212,7 @@ class Posterior:
                 self.measurement.select(torch.tensor([k])),
                 self.preview[k : k + 1],
                 self.samples[:, k : k + 1],
+                self.scale_taken,
             )
             for k in range(len(self.preview))
         ]
@@ -223,6 +233,7 @@ def reconstruct(
     method: Choice = "model",
     force: bool = False,
     device: torch.device | str | None = None,
+    scale_taken: bool = False,
 ) -> Posterior:
     """Draws from the posterior of every measurement of a batch.
 
@@ -250,6 +261,8 @@ def reconstruct(
         device: Where the model's network runs, such as "cuda" or "auto"; where it is when left out.
             Measurement and samples stay where the measurement is. Methods of your own know where
             their networks are.
+        scale_taken: Whether the measurement's scale was taken from the data, because nobody stated
+            one: its trust card then compares with right measurements of that kind.
 
     Raises:
         UnfitError: The model was not made for a measurement.
@@ -273,7 +286,8 @@ def reconstruct(
         denoiser = made.condition(part) if force else made.method.condition(part)
         previews.append(posterior_mean(denoiser, seed=seed, items=[names[row] for row in rows]))
     drawn = _draw_all(made.method, measurement, names, sampling, progress)
-    return Posterior(made, measurement, torch.cat(previews) if previews else drawn.mean(0), drawn)
+    preview = torch.cat(previews) if previews else drawn.mean(0)
+    return Posterior(made, measurement, preview, drawn, scale_taken)
 
 
 def _draw_all(

@@ -51,4 +51,4 @@ class StoredPosteriors(Sequence[Posterior]):
         measurement = self._fitted.measure(place)
         preview = torch.from_numpy(np.array(self._previews[place]))[None]
         release(self._previews)
-        return Posterior(self._model, measurement, preview, samples)
+        return Posterior(self._model, measurement, preview, samples, self._fitted.units.taken)

@@ -4,14 +4,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from bcdm.checkpoint import Model
 from bcdm.checkpoint.calibration import Calibration
+from bcdm.measurement import Measurement
 from bcdm.scans import Scan
 from bcdm.trust.matching import UnfitError, is_near
 
-__all__ = ["Units", "choose_units", "find_range"]
+__all__ = ["Units", "choose_units", "find_range", "take_scale"]
 
 # Whose integers fill as much of their type as a scanner likes.
 _ARBITRARY = ("DICOM", "NIfTI")
@@ -26,12 +28,14 @@ class Units:
         offset: See above.
         name: Of the file's unit, if it has one.
         source: How they were found, in words.
+        taken: Whether they were taken from the data, because nobody stated them.
     """
 
     gain: float = 1.0
     offset: float = 0.0
     name: str = ""
     source: str = ""
+    taken: bool = False
 
     def to_file(self, x: Tensor) -> np.ndarray:
         """Images of the model in the file's units."""
@@ -77,9 +81,9 @@ def choose_units(
     calibration = Calibration.of(model)
     if calibration is None:
         raise UnfitError(f"{model.config.name} has no calibration: run bcdm calibrate first")
-    least, typical, most = calibration.brightness
+    least, _, most = calibration.brightness
     dark, bright = _find_extremes(back)
-    trained = None if isinstance(model.config.noise_std, tuple) else model.noise_std
+    trained = _find_level(model)
     if scan.kind == "image":
         black, white = model.preparation.source_range
         units = _to_units((black, white), (low, high), name, "those of the training data")
@@ -92,12 +96,67 @@ def choose_units(
             )
     if bright <= 0:
         raise UnfitError(f"{scan.path.name} shows no image: is its k-space centred?")
-    bright /= high - low
+    return _take_units(model, calibration.brightness, bright, noise_std, name)
+
+
+def take_scale(
+    model: Model, measurement: Measurement, brightness: tuple[float, float, float]
+) -> Measurement:
+    """K-space in the model's units, as if nobody had stated them: the data tell their scale.
+
+    Each measurement of the batch as `choose_units` takes a file of one slice.
+
+    Args:
+        model: What is to reconstruct it.
+        measurement: K-space, complex.
+        brightness: As of a calibration; the model's own need not be fitted yet.
+    """
+    low, size = model.config.data.value_range[0], measurement.back_projection.shape
+    white = torch.ones(1, *size[1:], dtype=measurement.back_projection.dtype)
+    parts, stds = [], []
+    for row in range(len(measurement.y)):
+        one = measurement.select(torch.tensor([row]))
+        blank = one.operator.forward(white.to(one.y.device))
+        raw, std = one.y - low * blank, float(one.std[0])
+        back = one.operator.adjoint(raw)
+        _, bright = _find_extremes(back.abs() if back.is_complex() else back)
+        if bright <= 0:
+            raise UnfitError("a measurement shows no image: nothing tells its scale")
+        units = _take_units(model, brightness, bright, std)
+        parts.append(units.gain * raw + units.offset * blank)
+        stds.append(units.gain * std)
+    return Measurement(torch.cat(parts), measurement.operator, torch.tensor(stds).double())
+
+
+def _take_units(
+    model: Model,
+    brightness: tuple[float, float, float],
+    bright: float,
+    noise_std: float | None,
+    name: str = "",
+) -> Units:
+    """By the noise level, if the image is then as bright as usual; else as bright as is typical.
+
+    Args:
+        model: What is to reconstruct it.
+        brightness: As of a calibration.
+        bright: The 99 % quantile of the image, in the file's units.
+        noise_std: In the file's units.
+        name: Of the file's unit.
+    """
+    low, high = model.config.data.value_range
+    least, typical, most = brightness
+    trained, share = _find_level(model), bright / (high - low)
     if trained is not None and noise_std:
         gain = trained / noise_std
-        if least <= gain * bright <= most:
-            return Units(gain, low, name, "by the noise level")
-    return Units(typical / bright, low, name, "by the brightness that is typical")
+        if least <= gain * share <= most:
+            return Units(gain, low, name, "by the noise level", taken=True)
+    return Units(typical / share, low, name, "by the brightness that is typical", taken=True)
+
+
+def _find_level(model: Model) -> float | None:
+    """The noise level of a model of one level."""
+    return None if isinstance(model.config.noise_std, tuple) else model.noise_std
 
 
 def _to_units(

@@ -6,7 +6,7 @@ from statistics import median
 
 import torch
 
-from bcdm.checkpoint.calibration import CONDITIONS, Calibration
+from bcdm.checkpoint.usual import CONDITIONS, Usual
 from bcdm.trust.card import Check, Judgement
 
 __all__ = ["compare"]
@@ -54,7 +54,7 @@ _FAR = (0.5, 2.0)
 
 
 def compare(
-    calibration: Calibration | None,
+    usual: Usual | None,
     scores: Mapping[str, float],
     reduced: float,
     p_value: float,
@@ -62,31 +62,31 @@ def compare(
     """The chi-square of a sample, and every score beside its distribution on right measurements.
 
     Args:
-        calibration: Of the model, if it has one.
+        usual: What scores of right measurements are, if the model knows.
         scores: Of one measurement, by name.
         reduced: Chi-square of its first sample per degree of freedom.
         p_value: Of that chi-square, by theory.
     """
-    if calibration is None:
+    if usual is None:
         return [_judge_residual(reduced, p_value)]
     return [
-        _judge_residual(reduced, p_value, _describe_usual(calibration, scores)),
-        *_judge(calibration, scores),
-        *_name_missing(calibration),
+        _judge_residual(reduced, p_value, _describe_usual(usual, scores)),
+        *_judge(usual, scores),
+        *_name_missing(usual),
     ]
 
 
-def _describe_usual(calibration: Calibration, scores: Mapping[str, float]) -> str:
+def _describe_usual(usual: Usual, scores: Mapping[str, float]) -> str:
     """How far samples of right measurements are off with this model; "" where nobody knows."""
-    table = calibration.tables.get("residual")
+    table = usual.tables.get("residual")
     if not table:
         return ""
-    trend = calibration.trends.get("residual")
+    trend = usual.trends.get("residual")
     if trend is None:
         return f"samples of this model are usually off by {exp(median(table)) - 1:.0%}"
     where = torch.tensor([[scores[name] for name in CONDITIONS]], dtype=torch.float64).log()
-    usual = float(trend.locate(where).exp())
-    return f"samples of this model are usually at {usual:.2f} for such a mask and noise"
+    expected = float(trend.locate(where).exp())
+    return f"samples of this model are usually at {expected:.2f} for such a mask and noise"
 
 
 def _judge_residual(reduced: float, p_value: float, usual: str = "") -> Check:
@@ -115,14 +115,14 @@ def _judge_residual(reduced: float, p_value: float, usual: str = "") -> Check:
     return Check("chi-square of a sample", value, judgement, reason)
 
 
-def _judge(calibration: Calibration, scores: Mapping[str, float]) -> list[Check]:
+def _judge(usual: Usual, scores: Mapping[str, float]) -> list[Check]:
     """The scores beside their distribution on right measurements."""
     checks = []
-    placed = calibration.place(scores)
-    for name, tail in calibration.find_tails(placed).items():
+    placed = usual.place(scores)
+    for name, tail in usual.find_tails(placed).items():
         good, bad = _WORDS[name]
-        table = calibration.tables[name]
-        least = calibration.find_limit(name)
+        table = usual.tables[name]
+        least = usual.find_limit(name)
         judgement: Judgement = "good" if tail >= least else "doubtful"
         reach = table[-1] - table[len(table) // 2]
         # A short table has no rank below its limit, but what lies far beyond it counts.
@@ -139,9 +139,9 @@ def _judge(calibration: Calibration, scores: Mapping[str, float]) -> list[Check]
     return checks
 
 
-def _name_missing(calibration: Calibration) -> list[Check]:
+def _name_missing(usual: Usual) -> list[Check]:
     """What calibrations of earlier versions do not hold: nobody may think that it was checked."""
-    if "grey levels" in calibration.tables:
+    if "grey levels" in usual.tables:
         return []
     reason = (
         "this model was calibrated before grey levels were compared and may not notice "

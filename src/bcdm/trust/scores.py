@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from bcdm.checkpoint import Model
-from bcdm.checkpoint.calibration import CONDITIONS, Typicality
+from bcdm.checkpoint.calibration import Typicality
 from bcdm.checkpoint.discriminant import Discriminant
+from bcdm.checkpoint.usual import CONDITIONS
 from bcdm.errors import InputError
 from bcdm.evaluation import chi_square
 from bcdm.evaluation.signal import find_brightness

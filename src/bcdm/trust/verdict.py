@@ -18,7 +18,12 @@ __all__ = ["assess", "judge_plainly"]
 
 
 def assess(
-    model: Model | Guest, measurement: Measurement, preview: Tensor, samples: Tensor
+    model: Model | Guest,
+    measurement: Measurement,
+    preview: Tensor,
+    samples: Tensor,
+    *,
+    scale_taken: bool = False,
 ) -> list[Trust]:
     """One card for each measurement of a batch.
 
@@ -27,8 +32,10 @@ def assess(
         measurement: In its units.
         preview: The posterior mean by one call, (B, C, H, W).
         samples: Posterior samples, (S, B, C, H, W).
+        scale_taken: Whether its scale was taken from the data, because nobody stated one.
     """
     calibration = Calibration.of(model)
+    usual = None if calibration is None else calibration.find_usual(scale_taken=scale_taken)
     reduced, p_values = chi_square_of(measurement, samples[0])
     if calibration is None or isinstance(model, Guest):
         rows: list[dict[str, float]] = [{} for _ in reduced]
@@ -38,7 +45,7 @@ def assess(
     for number, (plain, scores) in enumerate(
         zip(judge_plainly(model, measurement, preview, samples), rows, strict=True)
     ):
-        compared = compare(calibration, scores, float(reduced[number]), float(p_values[number]))
+        compared = compare(usual, scores, float(reduced[number]), float(p_values[number]))
         # What is bad without any comparison is told first.
         bad = [check for check in plain if check.judgement == "bad"]
         rest = [check for check in plain if check.judgement != "bad"]
