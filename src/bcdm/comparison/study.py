@@ -39,6 +39,7 @@ def run(
     *,
     fid: Path | None = None,
     smoke: bool = False,
+    device: str = "auto",
     report: Callable[[str], None] = print,
 ) -> list[Record]:
     """Runs on one thread; writes results.json, table.md, table.tex, curves.png and panel.png.
@@ -52,6 +53,7 @@ def run(
         command: For the records.
         fid: Weights of Inception.
         smoke: Whether to run a tiny version of it.
+        device: Where networks are trained and run.
         report: Called with each line about progress.
     """
     title = "study"
@@ -63,7 +65,7 @@ def run(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        outcomes, models = run_task(task, data, out, work, report=report)
+        outcomes, models = run_task(task, data, out, work, report=report, device=device)
     finally:
         torch.set_num_threads(threads)
     tested = find_images(task, models, data, task.images, "test")
