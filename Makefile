@@ -36,7 +36,7 @@ test-deepinv:  ## with deepinv, whose torchvision needs another torch: an enviro
 	$(OTHER)/bcdm benchmark deepinv --json benchmarks/deepinv.json
 
 bench-deepinv: OTHER := .venv-deepinv/bin
-bench-deepinv: test-deepinv  ## every physics of deepinv reconstructed, half an hour of a core
+bench-deepinv: test-deepinv  ## every physics of deepinv reconstructed: minutes each
 	$(OTHER)/bcdm benchmark deepinv --fallback --json benchmarks/deepinv-fallback.json
 
 test-diffusers: OTHER := .venv-diffusers/bin
