@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup check format test test-slow test-deepinv test-diffusers mutate docs bench release
+.PHONY: setup check format test test-slow test-deepinv bench-deepinv test-diffusers mutate docs bench release
 
 setup:  ## install the package with all extras and the developers' tools
 	test -x $(BIN)/python || python3 -m venv $(VENV)
@@ -34,6 +34,10 @@ test-deepinv:  ## with deepinv, whose torchvision needs another torch: an enviro
 	$(OTHER)/python -m pip install --quiet -e '.[data]' hypothesis pytest sybil
 	$(OTHER)/pytest tests/operators/test_adapters.py tests/reconstruction/test_reconstructor.py
 	$(OTHER)/bcdm benchmark deepinv --json benchmarks/deepinv.json
+
+bench-deepinv: OTHER := .venv-deepinv/bin
+bench-deepinv: test-deepinv  ## every physics of deepinv reconstructed: minutes each
+	$(OTHER)/bcdm benchmark deepinv --fallback --json benchmarks/deepinv-fallback.json
 
 test-diffusers: OTHER := .venv-diffusers/bin
 test-diffusers:  ## with diffusers, in an environment of its own

@@ -43,6 +43,12 @@ def test_it_listens_on_loopback_alone(running: None) -> None:
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
 
 
+def test_a_cluster_without_the_device_refuses_instead_of_waiting(started: None, job: Job) -> None:
+    head = begin(job, print)
+    with pytest.raises(InputError, match="the cluster of Ray has no cuda"):
+        cluster.run_ray(replace(job, device="cuda"), range(3), "local", 2, Tally(head, 3, print))
+
+
 def test_a_killed_worker_changes_no_bit(started: None, scanner: Path, rows, tmp_path: Path) -> None:
     table = write_table(tmp_path / "t.zarr", np.concatenate([rows, 2 * rows]))
     job = Job(str(table), str(tmp_path / "out"), str(scanner), shard=4, **FAST)

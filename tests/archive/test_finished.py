@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from tests.archive.cases import FAST, open_job, write_table
 
 from bcdm.archive.export import export
-from bcdm.archive.heads import begin
+from bcdm.archive.heads import HEAD, begin
 from bcdm.archive.job import Job
 from bcdm.archive.markers import Counts, Marker, list_markers, name_marker
 from bcdm.archive.places import open_place
@@ -80,6 +80,17 @@ def test_verify(finished: Job) -> None:
     assert [one.found for one in found if one.name.startswith("item")] == [
         "the same to the bit"
     ] * 2
+
+
+def test_verify_does_not_ask_for_the_device_of_who_began(copied: Path) -> None:
+    head = copied / HEAD
+    content = json.loads(head.read_text())
+    content["job"]["device"] = "cuda:7"
+    head.write_text(json.dumps(content))
+    found = list(verify(str(copied), draw=1, report=print))
+    assert all(one.right for one in found)
+    with pytest.raises(InputError, match="there is no meta here"):
+        list(verify(str(copied), draw=1, device="meta", report=print))
 
 
 @pytest.mark.parametrize("damage", ["array", "lines", "gone"])

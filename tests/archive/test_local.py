@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from click.testing import CliRunner
 from tests.archive.cases import find_hashes, open_job
 
 from bcdm.archive.heads import begin
@@ -15,6 +16,7 @@ from bcdm.archive.local import run_local
 from bcdm.archive.markers import Counts
 from bcdm.archive.progress import Tally
 from bcdm.archive.shards import choose_part
+from bcdm.commands.entry import cli
 from bcdm.errors import InputError, MachineError, ModelError
 
 WORKER = "bcdm.archive.local._Worker"
@@ -72,6 +74,14 @@ def test_a_missing_model_stops_everything(job: Job, tmp_path: Path) -> None:
     head = begin(job, print)
     with pytest.raises((ModelError, InputError), match="no model"):
         run_local(replace(job, model=str(tmp_path / "gone")), range(3), 1, Tally(head, 3, print))
+
+
+def test_an_unknown_device_stops_everything(job: Job) -> None:
+    arguments = [job.source, job.out, "--model", job.model, "--workers", "1"]
+    run = ["archive", "run", *arguments, "--device", "elsewhere"]
+    done = CliRunner().invoke(cli, run)
+    assert isinstance(done.exception, InputError), done.output
+    assert "'elsewhere' is no device: choose among ['cpu'" in str(done.exception)
 
 
 class Imagined:

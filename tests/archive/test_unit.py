@@ -247,6 +247,19 @@ def test_other_settings_are_refused(job: Job, tmp_path: Path, rows, scanner: Pat
         begin(replace(job, source=str(longer)), print)
 
 
+def test_a_device_is_a_fact_of_a_shard_and_no_setting(job: Job) -> None:
+    head = begin(job, print)
+    assert begin(replace(job, device="auto"), print).id == head.id
+    unit = open_job(replace(job, device="cpu"))
+    unit.run(0)
+    marker = read_marker(unit.place, 0, head.id)
+    assert marker is not None
+    assert marker.made_by["device"] == "cpu"
+    for name, said in (("elsewhere", "is no device"), ("meta", "there is no meta here")):
+        with pytest.raises(InputError, match=said):
+            open_job(replace(job, device=name))
+
+
 def test_a_folder_of_something_else_is_refused(job: Job, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").write_text("years of work")

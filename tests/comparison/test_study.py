@@ -17,6 +17,7 @@ from bcdm.comparison.budget import Budget, write_budget
 from bcdm.comparison.contenders import ContenderConfig, expand_grid
 from bcdm.comparison.engine import choose_shown
 from bcdm.comparison.task import load_task
+from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.methods import CONTROL
 from bcdm.operators import PixelMask
@@ -79,7 +80,7 @@ def read(folder: Path) -> list[dict[str, object]]:
 
 
 def test_networks_are_trained_and_compared_alike(folder: Path) -> None:
-    done = run(folder)
+    done = run(folder, "--device", "cpu")
     assert done.exit_code == 0 or "miss what is required" in str(done.exception), done.output
     rows = read(folder)
     assert {row["case"].get("method") for row in rows} == {CONTROL, "plain", "dual", None}
@@ -107,6 +108,14 @@ def test_networks_are_trained_and_compared_alike(folder: Path) -> None:
     run(folder)
     assert [path.stat().st_mtime_ns for path in weights] == before
     assert [r["value"] for r in read(folder)] == [r["value"] for r in rows]
+
+
+@pytest.mark.parametrize("device", ["elsewhere", "meta"])
+def test_an_unknown_device_is_refused_before_anything_is_trained(folder: Path, device: str) -> None:
+    done = run(folder, "--device", device)
+    assert isinstance(done.exception, InputError), done.output
+    assert "choose among ['cpu'" in str(done.exception)
+    assert not list((folder / "work").glob("networks/*/model"))
 
 
 def test_fid_where_its_weights_are_given(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,8 @@ from bcdm.benchmark.serving import Server
 @pytest.fixture(scope="session")
 def server(scanner: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One service for all tests that kill nothing."""
-    with serving(scanner, tmp_path_factory.mktemp("service") / "work") as one:
+    work = tmp_path_factory.mktemp("service") / "work"
+    with serving(scanner, work, "--device", "cpu") as one:
         yield one
 
 

@@ -2,12 +2,19 @@
 
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 
+import pytest
+
+from bcdm.errors import InputError
 from bcdm.service.asked import Asked
 from bcdm.service.channel import Channel
 from bcdm.service.jobs import Conclusion
+from bcdm.service.settings import ServiceSettings
 from bcdm.service.shelves import Shelf
+from bcdm.service.tasks import open_tasks
 from bcdm.service.worker import Worker
+from bcdm.service.workers import Processes
 
 
 class Tasks:
@@ -46,3 +53,25 @@ def test_means_are_drawn_together_and_answered_apart() -> None:
         assert failed["ends"][0]["state"] == "failed"
         assert "KeyError at test_worker.py" in failed["kind"]
         assert "text" not in str(failed), "the log must not quote it"
+
+
+@pytest.mark.parametrize(
+    ("device", "said"),
+    [("elsewhere", "'elsewhere' is no device"), ("meta", "there is no meta here")],
+)
+def test_an_unknown_device_is_known_before_a_job_waits(
+    scanner: Path, tmp_path: Path, device: str, said: str
+) -> None:
+    processes = Processes(ServiceSettings(str(scanner), tmp_path, device=device))
+    try:
+        with pytest.raises(InputError, match=said):
+            processes.open()
+    finally:
+        processes.close()
+
+
+def test_the_network_of_a_worker_moves(scanner: Path) -> None:
+    tasks = open_tasks(str(scanner), 1 << 20, 1)
+    assert tasks.to("cpu").model is tasks.model
+    with pytest.raises(InputError, match="there is no meta here"):
+        tasks.to("meta")

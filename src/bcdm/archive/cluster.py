@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -120,12 +120,29 @@ def _open(line: str) -> "Unit":
     return open_unit(job, head)
 
 
+def _count_gpus(job: Job) -> int:
+    """How many a task takes for itself."""
+    return int(job.device.startswith("cuda"))
+
+
+def _check_gpus(job: Job, found: Mapping[str, float]) -> None:
+    """Refuses what would wait for ever.
+
+    >>> _check_gpus(Job("in", "out", "model", device="cuda"), {"CPU": 2, "GPU": 1})
+    """
+    if _count_gpus(job) > found.get("GPU", 0):
+        raise InputError(
+            f"the cluster of Ray has no {job.device}: choose cpu, or add nodes with GPUs"
+        )
+
+
 def _schedule(job: Job, queue: Queue, workers: int | None, tally: Tally) -> None:
     import ray
     from ray.exceptions import RayError
 
-    # A task that dies is put back by us, so that it is counted.
-    task = ray.remote(num_cpus=job.threads, max_retries=0)(do_shard)
+    _check_gpus(job, ray.cluster_resources())
+    # A task that dies is put back by us, so that it is counted. One that asks for no GPU sees none.
+    task = ray.remote(num_cpus=job.threads, num_gpus=_count_gpus(job), max_retries=0)(do_shard)
     line, begun = job.encode(), dict[Any, int]()
     while begun or not queue.is_empty:
         most = workers or 2 * int(ray.cluster_resources().get("CPU", 1) // job.threads)

@@ -35,6 +35,8 @@ class Job:
         noise_std: In the units of the files.
         shard: About how many items a shard has.
         threads: Of the processor, for one worker. Their number may change the last digits.
+        device: Where a worker's network runs. It may change the last digits, too, and yet is no
+            part of the settings: machines with and without a GPU then share an archive.
     """
 
     source: str
@@ -53,6 +55,7 @@ class Job:
     noise_std: float | None = None
     shard: int = 1000
     threads: int = 1
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         for name in ("shard", "threads"):
@@ -69,7 +72,7 @@ class Job:
         return cls(**json.loads(line))
 
     def describe(self, source: Mapping[str, Any]) -> dict[str, Any]:
-        """All that the numbers depend on, files by what they hold.
+        """All that the numbers depend on beyond rounding, files by what they hold.
 
         Args:
             source: What the measurements say of themselves.

@@ -89,7 +89,7 @@ class Marker:
         hashes: Of its arrays, by name.
         seconds: Of the processor that it took.
         ended: When it was finished, in seconds since 1970.
-        made_by: Versions and machine.
+        made_by: Versions, machine and device.
     """
 
     archive: str
@@ -158,13 +158,18 @@ def _open(held: bytes | None, archive: str) -> Marker | None:
     return marker if marker is not None and marker.archive == archive else None
 
 
-def describe_machine() -> dict[str, str]:
-    """Who made it: what the last digits may depend on."""
+def describe_machine(device: str = "cpu") -> dict[str, str]:
+    """Who made it: what the last digits may depend on.
+
+    Args:
+        device: Where the network ran.
+    """
     import torch
 
     return {
         "torch": str(torch.__version__),
         "processor": platform.machine(),
+        "device": device,
         "host": platform.node(),
         "process": str(os.getpid()),
     }

@@ -1,7 +1,8 @@
 """The unit of work: one shard is read, reconstructed, written whole, and committed.
 
-It knows no scheduler. Whoever runs it, how often and in which order, gives the same bits: noise
-belongs to items, and a marker is written last, by one of all who did the same work.
+It knows no scheduler. Whoever runs it, how often and in which order, gives the same bits on one
+kind of device, the same to rounding on others: noise belongs to items, and a marker is written
+last, by one of all who did the same work.
 """
 
 import secrets
@@ -179,7 +180,7 @@ class Unit:
             counts.to_plain(),
             hashes,
             seconds,
-            made_by=describe_machine(),
+            made_by=describe_machine(str(self.model.device)),
         )
         return marker, counts
 
@@ -203,7 +204,7 @@ class Unit:
 
 def open_unit(job: Job, head: Head) -> Unit:
     """Loads what a worker needs."""
-    place, model = open_place(job.out), load(job.model)
+    place, model = open_place(job.out), load(job.model).to(job.device)
     operator = None
     if job.operator is not None:
         operator = read_operator(job.operator, (model.shape[-2], model.shape[-1]))

@@ -1,7 +1,6 @@
 """Is an archive what its markers say? Hashes of all shards, and a few items drawn again."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
 import numpy as np
@@ -28,6 +27,7 @@ def verify(
     seed: int = 0,
     model: str | None = None,
     source: str | None = None,
+    device: str = "cpu",
     report: Callable[[str], None],
 ) -> Iterator[Verdict]:
     """Checks an archive.
@@ -38,6 +38,7 @@ def verify(
         seed: Which ones.
         model: Where the model is by now; left out: where it was.
         source: Where the measurements are by now; left out: where they were.
+        device: Where the network runs, wherever it ran before.
         report: Told how far it is.
     """
     place, head = open_archive(out)
@@ -54,7 +55,8 @@ def verify(
     yield Verdict("shards", markers == head.shards, found)
     yield Verdict("hashes", right == markers, f"{right} of {markers} shards as written")
     if draw and right:
-        yield from _draw_again(place, head, draw, seed, model, source)
+        moved = {"model": model, "source": source, "device": device}
+        yield from _draw_again(place, head, draw, seed, moved)
 
 
 def _check_shard(place: Place, marker: Marker) -> str:
@@ -69,10 +71,10 @@ def _check_shard(place: Place, marker: Marker) -> str:
 
 
 def _draw_again(
-    place: Place, head: Head, count: int, seed: int, model: str | None, source: str | None
+    place: Place, head: Head, count: int, seed: int, moved: Mapping[str, str | None]
 ) -> Iterator[Verdict]:
-    job = Job(**head.job)
-    job = replace(job, model=model or job.model, out=str(place), source=source or job.source)
+    now = {name: value for name, value in moved.items() if value is not None}
+    job = Job(**{**head.job, **now, "out": str(place)})
     same = hash_path(find_model(job.model) / "config.json") == head.settings["model"]
     yield Verdict("model", same, "as it was" if same else "changed: nothing is drawn again")
     if not same:

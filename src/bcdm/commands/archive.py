@@ -7,7 +7,7 @@ import click
 from bcdm.commands.echo import answer, say
 from bcdm.commands.extras import require
 from bcdm.commands.failures import INTERRUPTED
-from bcdm.commands.options import mask_option, operator_option, plan_options
+from bcdm.commands.options import device_option, mask_option, operator_option, plan_options
 
 __all__ = ["archive"]
 
@@ -30,6 +30,7 @@ def archive() -> None:
 @click.option("--cards", is_flag=True, help="Write the checks behind each light, too.")
 @click.option("--shard", default=1000, show_default=True, help="About how many items in a shard.")
 @click.option("--threads", default=1, show_default=True, help="Of each worker.")
+@device_option()
 @click.option("--workers", type=int, help="Processes; default all processors, or 1 for a part.")
 @click.option("--part", metavar="I/N", help="Only part I of N, counted from 0: for array jobs.")
 @click.option("--ray", metavar="ADDRESS", help="By Ray: an address, or local to start one here.")
@@ -55,6 +56,7 @@ def run(
     cards: bool,
     shard: int,
     threads: int,
+    device: str,
     workers: int | None,
     part: str | None,
     ray: str | None,
@@ -65,7 +67,8 @@ def run(
     INPUT is a zarr group or HDF5 file whose rows are measurements (with `mask` and `noise_std`
     beside them, if they have their own), a folder, a pattern of files, or an address such as
     s3://bucket/scans. The same command goes on after any interruption, also on several machines
-    at once, and gives the same bits; other settings are refused.
+    at once, and gives the same bits; other settings are refused. Another device is not: its results
+    agree to rounding, and the marker of each shard says where it was made.
     """
     require("zarr")
     from bcdm.archive.cluster import protect, run_ray
@@ -100,6 +103,7 @@ def run(
         noise_std=noise_std,
         shard=shard,
         threads=threads,
+        device=device,
     )
     head = begin(job, say)
     shards = range(head.shards) if part is None else choose_part(part, head.shards)
@@ -134,13 +138,17 @@ def status(out: str) -> None:
 @click.option("--seed", default=0, show_default=True, help="Which items.")
 @click.option("--model", help="Where the model is, if it has moved.")
 @click.option("--input", "source", help="Where the measurements are, if they have moved.")
-def verify(out: str, draw: int, seed: int, model: str | None, source: str | None) -> None:
+@device_option()
+def verify(
+    out: str, draw: int, seed: int, model: str | None, source: str | None, device: str
+) -> None:
     """Check all hashes of an archive, and draw a few items again."""
     require("zarr")
     from bcdm.archive.verification import verify as check
 
     is_right = True
-    for one in check(out, draw=draw, seed=seed, model=model, source=source, report=say):
+    checks = check(out, draw=draw, seed=seed, model=model, source=source, device=device, report=say)
+    for one in checks:
         answer(f"{'right' if one.right else 'WRONG'}  {one.name}: {one.found}")
         is_right = is_right and one.right
     if not is_right:

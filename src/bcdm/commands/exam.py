@@ -73,8 +73,9 @@ def mixture(
 @click.option(
     "--fallback", is_flag=True, help="Reconstruct by MMPS, too, what the model was not made for."
 )
+@click.option("--add", is_flag=True, help="Keep what the file of records says of others.")
 @records_option
-def deepinv(only: tuple[str, ...], fallback: bool, path: Path | None) -> None:
+def deepinv(only: tuple[str, ...], fallback: bool, add: bool, path: Path | None) -> None:
     """Physics of deepinv as operators: exact beside dense, time of a call, PSNR beside linear.
 
     It needs deepinv, which needs a newer torch than the package index has for processors alone:
@@ -84,4 +85,6 @@ def deepinv(only: tuple[str, ...], fallback: bool, path: Path | None) -> None:
     from bcdm.benchmark import physics as bench
 
     records = bench.run(name_command(), only=only, fallback=fallback, report=say)
+    if add and path is not None and path.exists():
+        records = bench.keep_others(path, records) + records
     finish(records, path, bench.KEYS, bench.COLUMNS)

@@ -15,6 +15,7 @@ _EXTRAS = {
     "huggingface_hub": "hub",
     "ismrmrd": "formats",
     "matplotlib": "figures",
+    "mrinufft": "nufft",
     "nibabel": "formats",
     "obstore": "archive",
     "pydicom": "formats",

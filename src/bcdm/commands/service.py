@@ -6,6 +6,7 @@ import click
 
 from bcdm.commands.echo import say
 from bcdm.commands.extras import require
+from bcdm.commands.options import device_option
 
 __all__ = ["serve"]
 
@@ -28,6 +29,7 @@ __all__ = ["serve"]
 )
 @click.option("--workers", default=1, show_default=True, help="Processes that draw.")
 @click.option("--threads", default=1, show_default=True, help="Of each worker.")
+@device_option()
 @click.option("--queue", default=100, show_default=True, help="Jobs that wait or run at most.")
 @click.option("--megabytes", default=64, show_default=True, help="That a file may have.")
 @click.option("--keep-hours", default=168.0, show_default=True, help="Of finished jobs.")
@@ -42,6 +44,7 @@ def serve(
     tokens: Path | None,
     workers: int,
     threads: int,
+    device: str,
     queue: int,
     megabytes: int,
     keep_hours: float,
@@ -68,6 +71,7 @@ def serve(
         port=port,
         workers=workers,
         threads=threads,
+        device=device,
         queue=queue,
         body=megabytes << 20,
         keep_hours=keep_hours,

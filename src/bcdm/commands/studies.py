@@ -8,7 +8,7 @@ import click
 
 from bcdm.commands.echo import finish, name_command, say
 from bcdm.commands.extras import require
-from bcdm.commands.options import data_option, output_folder, work_option
+from bcdm.commands.options import data_option, device_option, output_folder, work_option
 from bcdm.commands.settings import SettingsFile
 
 __all__ = ["curves", "paper", "study"]
@@ -24,14 +24,21 @@ def _study_options(command: Callable[..., Any]) -> Callable[..., Any]:
     fid = click.option(
         "--fid", type=weights, help="Weights of Inception, for a true FID (extra fid)."
     )
-    return data_option(output_folder(work_option("runs/tasks")(fid(smoke(command)))))
+    where = device_option("auto")
+    return data_option(output_folder(work_option("runs/tasks")(where(fid(smoke(command))))))
 
 
 @click.command()
 @click.option("--task", required=True, help="mri, deblur, sr, inpaint or denoise; or a file.")
 @_study_options
 def paper(
-    task: str, data: Path | None, out: Path, work: Path, fid: Path | None, smoke: bool
+    task: str,
+    data: Path | None,
+    out: Path,
+    work: Path,
+    device: str,
+    fid: Path | None,
+    smoke: bool,
 ) -> None:
     """One task of the paper: train all networks for equal time, compare all methods alike.
 
@@ -41,7 +48,9 @@ def paper(
     from bcdm.comparison import study as bench
 
     path = bench.find_task(task)
-    records = bench.run(path, data, out, work, name_command(), fid=fid, smoke=smoke, report=say)
+    records = bench.run(
+        path, data, out, work, name_command(), fid=fid, smoke=smoke, device=device, report=say
+    )
     finish(records, None)
 
 
@@ -49,7 +58,13 @@ def paper(
 @click.argument("task", type=SettingsFile())
 @_study_options
 def study(
-    task: Path, data: Path | None, out: Path, work: Path, fid: Path | None, smoke: bool
+    task: Path,
+    data: Path | None,
+    out: Path,
+    work: Path,
+    device: str,
+    fid: Path | None,
+    smoke: bool,
 ) -> None:
     """Train several networks for equal time and compare them alike; goes on where it stopped.
 
@@ -59,7 +74,9 @@ def study(
     require(*NEEDED)
     from bcdm.comparison import study as bench
 
-    records = bench.run(task, data, out, work, name_command(), fid=fid, smoke=smoke, report=say)
+    records = bench.run(
+        task, data, out, work, name_command(), fid=fid, smoke=smoke, device=device, report=say
+    )
     finish(records, None)
 
 

@@ -49,6 +49,7 @@ def train_for(
     folder: Path,
     report: Callable[[str], None],
     given: Budget | None = None,
+    device: str = "auto",
 ) -> Budget:
     """Trains what is not trained yet, for as many steps as fit in some minutes of one thread here.
 
@@ -59,7 +60,8 @@ def train_for(
         data: The data folder.
         folder: Where the training is kept, and goes on after an interruption.
         report: Takes lines of progress.
-        given: What an earlier run gave; its number of steps is then kept.
+        given: What an earlier run gave; its number of steps is then kept, on any device.
+        device: Where to train.
     """
     if given is not None and given.minutes != minutes:
         given = None
@@ -68,7 +70,7 @@ def train_for(
     if budget is None:
         budget = given
         if budget is None:
-            seconds = training.time_step(base, changes, data)
+            seconds = training.time_step(base, changes, data, device=device)
             budget = Budget(minutes, seconds, max(1, round(60 * minutes / seconds)))
         write_budget(timed, "budget", budget)
     elif given is not None and given.steps != budget.steps:
@@ -80,5 +82,5 @@ def train_for(
     each = max(1, budget.steps // 8)
     changes = [*changes, f"training.steps={budget.steps}", f"training.validate_every={each}"]
     if not (folder / "model/config.json").exists():
-        training.run(base, changes, data, folder, dry_run=False, report=report)
+        training.run(base, changes, data, folder, dry_run=False, report=report, device=device)
     return budget

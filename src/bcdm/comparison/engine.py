@@ -61,11 +61,20 @@ class Outcome:
 
 
 def run_task(
-    task: Task, data: Path | None, out: Path, work: Path, *, report: Callable[[str], None]
+    task: Task,
+    data: Path | None,
+    out: Path,
+    work: Path,
+    *,
+    report: Callable[[str], None],
+    device: str = "auto",
 ) -> tuple[dict[str, Outcome], Mapping[str, Model]]:
-    """Trains what is not trained, tunes and scores what is not scored; goes on where it stopped."""
+    """Trains what is not trained, tunes and scores what is not scored; goes on where it stopped.
+
+    What was trained or scored on another device counts as done.
+    """
     used = [name for name in task.networks if name in {m.network for m in task.methods.values()}]
-    models = {name: _train(task, name, data, out, work, report)[1] for name in used}
+    models = {name: _train(task, name, data, out, work, report, device)[1] for name in used}
     outcomes = {}
     for name, config in task.methods.items():
         stored = work / "outcomes" / f"{_hash(_describe(task, config, models, data))}.npz"
@@ -99,7 +108,13 @@ def choose_shown(task: Task, count: int) -> list[int]:
 
 
 def _train(
-    task: Task, name: str, data: Path | None, out: Path, work: Path, report: Callable[[str], None]
+    task: Task,
+    name: str,
+    data: Path | None,
+    out: Path,
+    work: Path,
+    report: Callable[[str], None],
+    device: str,
 ) -> tuple[Path, Model]:
     """A network by its settings, and its folder: tasks that need the same one share it."""
     changes, minutes = task.list_changes(name), task.find_minutes(name)
@@ -107,20 +122,21 @@ def _train(
     content: list[object] = [settings, minutes]
     for number, change in enumerate(changes):
         if change.startswith(START):
-            other, start = _train(task, change.removeprefix(START), data, out, work, report)
+            first = change.removeprefix(START)
+            other, start = _train(task, first, data, out, work, report, device)
             content.append(start.facts["hashes"])
             changes[number] = f"training.start_from={other / 'model'}"
     folder = work / "networks" / f"{settings['name']}-{_hash(content)}"
     given = read_budget(out / BUDGETS, name)
     if given is None and (twin := task.find_twin(name)) != name:
-        _train(task, twin, data, out, work, report)
+        _train(task, twin, data, out, work, report, device)
         given = read_budget(out / BUDGETS, twin)
-    budget = train_for(minutes, task.base, changes, data, folder, report, given)
+    budget = train_for(minutes, task.base, changes, data, folder, report, given, device)
     write_budget(out / BUDGETS, name, budget)
     logs = out / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(folder / "log.jsonl", logs / f"{name}.jsonl")
-    return folder, load(folder / "model")
+    return folder, load(folder / "model").to(device)
 
 
 def _score(
@@ -176,6 +192,8 @@ def _score(
         case["tuned over"] = len(grid)
     if task.fid is not None:
         case["FID's weights"] = _hash_weights(task.fid, data)
+    if best.model is not None and best.model.device.type != "cpu":
+        case["device"] = str(best.model.device)
     if lost:
         case["samples that diverged, counted as grey"] = lost
     return Outcome(

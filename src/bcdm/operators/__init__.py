@@ -11,6 +11,7 @@ from bcdm.operators.pixel import BlockMean, Diagonal, Identity, PixelMask
 from bcdm.operators.root import Root
 from bcdm.operators.sense import Sense, whiten_coils
 from bcdm.operators.tomography import Radon, space_angles
+from bcdm.operators.trajectories import Trajectory, from_mri_nufft
 
 __all__ = [
     "BlockMean",
@@ -34,8 +35,10 @@ __all__ = [
     "Root",
     "Sense",
     "Spectral",
+    "Trajectory",
     "check_operator",
     "from_deepinv",
+    "from_mri_nufft",
     "space_angles",
     "to_matrix",
     "whiten_coils",

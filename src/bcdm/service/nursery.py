@@ -29,9 +29,12 @@ def main() -> None:
 
         # A pool of threads would not survive the fork; workers have their own.
         torch.set_num_threads(1)
+        from bcdm.machine import find_device
         from bcdm.service.tasks import open_tasks
         from bcdm.service.worker import Worker
 
+        # Known before somebody waits; it is opened after the fork, which it would not survive.
+        find_device(given["device"])
         tasks = open_tasks(given["model"], given["numbers"], given["mean_slices"])
     except Exception as error:
         control.sendall(json.dumps(describe_error(error)).encode() + b"\n")
@@ -49,7 +52,8 @@ def main() -> None:
                 control.close()
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 torch.set_num_threads(given["threads"])
-                Worker(Channel(connection), tasks, given["beat"], given["longest"]).run()
+                own = tasks.to(given["device"])
+                Worker(Channel(connection), own, given["beat"], given["longest"]).run()
             finally:
                 os._exit(1)
         connection.close()

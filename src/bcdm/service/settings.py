@@ -19,6 +19,7 @@ class ServiceSettings:
         port: Zero takes any that is free.
         workers: Processes that draw.
         threads: Of each of them. Their number may change the last digits.
+        device: Where their networks run; it may change the last digits, too.
         queue: Jobs that wait or run at most; more are refused with 503.
         body: Bytes that a file may have.
         mean_body: Bytes of a file whose mean is answered at once.
@@ -40,6 +41,7 @@ class ServiceSettings:
     port: int = 8000
     workers: int = 1
     threads: int = 1
+    device: str = "cpu"
     queue: int = 100
     body: int = 64 << 20
     mean_body: int = 4 << 20

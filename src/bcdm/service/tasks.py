@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,6 +54,10 @@ class Tasks:
     identity: str
     numbers: int
     mean_slices: int
+
+    def to(self, device: str) -> "Tasks":
+        """With the network on another device."""
+        return replace(self, model=self.model.to(device))
 
     def reconstruct(
         self, shelf: Shelf, asked: AskedJob, on_progress: Callable[[float], None]

@@ -111,6 +111,7 @@ class Processes:
             "numbers": settings.numbers,
             "mean_slices": settings.mean_slices,
             "threads": settings.threads,
+            "device": settings.device,
             "beat": settings.lease / _BEATS,
             "longest": settings.job_seconds,
         }

@@ -217,9 +217,11 @@ def _count_state(network: nn.Module) -> float:
     return 20 * count_parameters(network) / 2**20
 
 
-def time_step(path: Path, overrides: Sequence[str], data: Path | None) -> float:
+def time_step(
+    path: Path, overrides: Sequence[str], data: Path | None, device: str = "auto"
+) -> float:
     """Seconds of one training step here, by a few of them; nothing is written."""
-    return time_settings(load_config(path, overrides), data)
+    return time_settings(load_config(path, overrides), data, device=device)
 
 
 def time_settings(
