@@ -30,10 +30,10 @@ PATTERNS = ("equispaced_columns", "random_rows", "poisson", "radial")
 MASKS = KSpace(middle=(0.32, 0.32))
 
 
-def read_slices(data: Path, count: int) -> Tensor:
-    """Slices of the test split, evenly spaced, with a phase: complex64 (count, 1, 128, 128)."""
+def read_slices(data: Path, count: int, split: str = "test") -> Tensor:
+    """Slices of a split, evenly spaced, with a phase: complex64 (count, 1, 128, 128)."""
     with np.load(data / "brain_ixi_t1/ixi_t1_axial128.npz") as held:
-        rows = np.flatnonzero(held["split"] == "test")
+        rows = np.flatnonzero(held["split"] == split)
         chosen = held["images"][rows[np.linspace(0, len(rows) - 1, count).round().astype(int)]]
     images = torch.from_numpy(chosen.astype(np.float32) / 255)[:, None]
     phases = [draw_phase((128, 128), rng=np.random.default_rng(k)) for k in range(count)]
