@@ -104,3 +104,18 @@ def test_refuses() -> None:
         Augmentation(phase=True)
     with pytest.raises(InputError, match="contrast is a fraction"):
         Augmentation(contrast=2.0)
+
+
+@pytest.mark.parametrize("size", [(32, 32), (31, 30), (30, 33)])
+def test_what_is_sharp_stays_sharp_when_it_turns(size: tuple[int, int]) -> None:
+    """Noise loses nothing of its power, but what leaves the view; a curve through pixels does."""
+    noise = torch.randn(200, *size, generator=torch.Generator().manual_seed(0))
+    middle = (slice(None), slice(8, -8), slice(8, -8))
+    for seed in range(4):
+        turned = turn_image(noise, 15.0, 0.0, make_rng(seed))
+        assert float(turned[middle].std()) == pytest.approx(1.0, abs=0.08)
+
+
+def test_a_turn_by_nothing_changes_nothing() -> None:
+    disc = make_disc()
+    assert torch.allclose(turn_image(disc, 0.0, 1e-9, make_rng()), disc, atol=1e-3)

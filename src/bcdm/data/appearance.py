@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import affine_grid, grid_sample
+from torch.nn.functional import affine_grid, grid_sample, pad
 
 __all__ = ["change_contrast", "turn_image"]
 
@@ -65,5 +65,18 @@ def _turn(image: Tensor, angle: float, scale: float) -> Tensor:
     cosine, sine = math.cos(angle) / scale, math.sin(angle) / scale
     # Grids run from -1 to 1 along both sides: an angle keeps its size in pixels.
     matrix = [[cosine, -sine * height / width, 0.0], [sine * width / height, cosine, 0.0]]
-    where = affine_grid(torch.tensor([matrix]), [1, *image.shape], align_corners=False)
-    return grid_sample(image[None], where.to(image), align_corners=False)[0]
+    where = affine_grid(torch.tensor([matrix]), [1, *image.shape], align_corners=False).to(image)
+    # Between pixels of an image twice as fine: between its own, even a cubic curve would take away
+    # half of what is sharp, and a network would learn that images are so. Its first pixel
+    # lies on the first one here, not beside it.
+    where = where - torch.tensor([0.5 / width, 0.5 / height]).to(image)
+    return grid_sample(_double(image)[None], where, mode="bicubic", align_corners=False)[0]
+
+
+def _double(image: Tensor) -> Tensor:
+    """An image (C, H, W) with pixels of half the size, by its Fourier series."""
+    height, width = image.shape[-2:]
+    whole = torch.fft.fftshift(torch.fft.fft2(image), (-2, -1))
+    rows, columns = height // 2, width // 2
+    wide = pad(whole, (width - columns, columns, height - rows, rows))
+    return 4 * torch.fft.ifft2(torch.fft.ifftshift(wide, (-2, -1))).real
