@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from bcdm.reconstruction.stored import StoredPosteriors
+from bcdm.reconstruction.units import Units
 
 
 class Store:
@@ -19,7 +20,9 @@ class Store:
 
 def test_samples_are_read_when_a_slice_is_looked_at() -> None:
     store = Store()
-    fitted = SimpleNamespace(measure=lambda number: f"measurement {number}")
+    fitted = SimpleNamespace(
+        measure=lambda number: f"measurement {number}", units=Units(taken=True)
+    )
     previews = np.stack([np.full((1, 4, 4), number, np.float32) for number in range(3)])
     slices = StoredPosteriors(None, fitted, store, previews)
     assert len(slices) == 3
@@ -28,6 +31,7 @@ def test_samples_are_read_when_a_slice_is_looked_at() -> None:
     assert store.read == [2]
     assert last.measurement == "measurement 2"
     assert last.samples.shape == (5, 1, 1, 4, 4)
+    assert last.scale_taken
     assert float(last.mean.mean()) == float(last.preview.mean()) == 2
     assert [float(one.mean[0, 0, 0, 0]) for one in slices] == [0, 1, 2]
     assert [one.measurement for one in slices[1:]] == ["measurement 1", "measurement 2"]

@@ -39,7 +39,7 @@ def judge(monkeypatch: pytest.MonkeyPatch):
 
     def choose(*lights: Light) -> None:
         cards = [[Trust(light, f"It is {light}.")] for light in lights]
-        monkeypatch.setattr(posterior, "assess", lambda *_: cards.pop(0))
+        monkeypatch.setattr(posterior, "assess", lambda *_, **__: cards.pop(0))
 
     return choose
 
