@@ -94,12 +94,13 @@ def test_iterations_move_the_image_on(demodulate: bool) -> None:
     first, second = same.seen
     assert first.shape[1] == 2 + parameterisation.extra_channels + 2 * 2
     assert float(first[:, -4:].abs().max()) == 0
-    unit = (given.weight / parameterisation.weigh(conditioning.level)).sqrt()
+    unit = View(conditioning, x, Scales(STD)).left.mean().rsqrt()
     torch.testing.assert_close(second[:, -2:], unit * (second[:, :2] - first[:, :2]))
     assert float((second[:, -4:-2] - second[:, -2:]).abs().max()) > 0.01
 
 
-def test_settings_build_it() -> None:
+@pytest.mark.parametrize("settle", [False, True])
+def test_settings_build_it(settle: bool) -> None:
     """No image is recalled: the network is told how far it is from the first."""
     config = parse_config({
         "name": "tiny",
@@ -107,7 +108,8 @@ def test_settings_build_it() -> None:
         "operator": {"kind": "family", "members": [{"kind": "receivers", "coils": [2, 4]}]},
         "noise_std": [0.01, 0.1],
         "network": {"width": 8, "multipliers": [1, 2], "attention": [], "iterations": 2},
-        "parameterisation": {"probes": True, "uncertainty": True, "compare": True},
+        "parameterisation": {"probes": True, "uncertainty": True, "compare": True,
+                             "settle": settle},
         "training": {"steps": 1},
     })  # fmt: skip
     method = build_method(config, (1, 16, 16))

@@ -9,7 +9,7 @@ from bcdm.diffusion import VE, VP, Bridge, NoiseLevel, Schedule
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.methods import Parameterisation
-from bcdm.methods.view import Scales
+from bcdm.methods.view import Scales, View
 from bcdm.operators import PixelMask
 
 S = 0.7
@@ -67,6 +67,9 @@ def test_where_nothing_is_measured_the_loss_is_that_of_the_networks_output(outpu
         ({"model_std": -0.1}, "0 or more"),
         ({"statistic": "bridge"}, "both a bridge"),
         ({"output": "bridge"}, "both a bridge"),
+        ({"settle": True, "statistic": "pivot"}, "Wiener statistic"),
+        ({"settle": True, "output": "image"}, "Wiener statistic"),
+        ({"settle": True, "known_std": 0.3}, "Wiener statistic"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(settings: dict, words: str) -> None:
@@ -98,6 +101,18 @@ def test_the_channels_that_are_promised_come(
     ).extra
     expected = images * 3 * (2 if number.is_complex else 1) + channels
     assert (0 if extra is None else extra.shape[1]) == expected
+
+
+@pytest.mark.parametrize(("measured", "factor"), [(0.0, 10.8), (1.0, 1.0)])
+def test_errors_where_nothing_is_known_count_less(measured: float, factor: float) -> None:
+    """In units of what is left they are larger, and would make most of the gradient."""
+    x_t = torch.ones(1, 1, 8, 8).double()
+    mask = PixelMask(torch.full((8, 8), measured > 0))
+    conditioning = Conditioning(Measurement(x_t, mask, 1e-3), VP().level(torch.tensor([-9.0])))
+    given = Parameterisation(uncertainty=True).prepare(conditioning, x_t)
+    left = View(conditioning, x_t, Scales(0.5)).left.mean()
+    plain = Parameterisation().prepare(conditioning, x_t).weight / left
+    assert float(plain / given.weight) == pytest.approx(factor, rel=0.01)
 
 
 def test_settings_that_are_left_out() -> None:

@@ -27,6 +27,7 @@ def calibrate_model(
     typical: int = 400,
     keep_intervals: bool = False,
     keep_looks: bool = False,
+    times: int = 1,
     precision: Precision = "float32",
     device: str = "cpu",
     seed: int = 0,
@@ -44,6 +45,7 @@ def calibrate_model(
         typical: Training images that say what is typical.
         keep_intervals: Whether the widths that are stored stay.
         keep_looks: Whether what is stored as typical stays.
+        times: How often each image is measured to be compared with.
         precision: Of the network.
         device: Where it runs.
         seed: Of measurements and samples.
@@ -53,6 +55,7 @@ def calibrate_model(
     source, rows = choose_images(model, data, "val", limit)
     images = torch.stack([model.preparation(source[i]) for i in rows])
     on = f"{len(rows)} validation images of {model.config.data.path}, seed {seed}"
+    on += f", measured {times} times each" if times > 1 else ""
     kept = Calibration.of(model) if keep_looks else None
     known = [] if kept else choose_training_images(model, data, typical)
     on += f"; what is typical on {len(known)} training images" if known else ""
@@ -74,6 +77,7 @@ def calibrate_model(
             local=local,
             regions=regions,
             known=kept,
+            times=times,
             seed=seed,
             on=on,
             report=report,

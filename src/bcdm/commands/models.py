@@ -169,6 +169,13 @@ def evaluate(
 @click.option("--keep-intervals", is_flag=True, help="Keep the widths that are stored.")
 @click.option("--keep-looks", is_flag=True, help="Keep what is stored as typical.")
 @click.option(
+    "--times",
+    default=1,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Measure each image so often, where they are few.",
+)
+@click.option(
     "--only-family",
     is_flag=True,
     help="Only store what a family's operators look like; needs no images.",
@@ -186,6 +193,7 @@ def calibrate(
     typical: int,
     keep_intervals: bool,
     keep_looks: bool,
+    times: int,
     only_family: bool,
     precision: "Precision",
     device: str,
@@ -210,6 +218,7 @@ def calibrate(
         typical=typical,
         keep_intervals=keep_intervals,
         keep_looks=keep_looks,
+        times=times,
         precision=precision,
         device=device,
         seed=seed,

@@ -1,6 +1,7 @@
 r"""What the network sees and what its output means, put together from settings."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Literal, NamedTuple, get_args
 
 import torch
@@ -38,6 +39,9 @@ _LEAST, _MOST = 1.0, 4.0
 # are all but drowned below, training draws few such levels, and a network that is told a number
 # it never met answers with anything.
 _FAINTEST = -4.0
+# By how much errors where next to nothing is known outweigh those where much is, in units of what
+# is left: without it the tenth of draws that measure nothing makes half of the gradient.
+_FAINT_ERROR = 10.0
 
 
 class Prepared(NamedTuple):
@@ -54,6 +58,7 @@ class Prepared(NamedTuple):
         extra: More channels to see; None for none.
         compare: From how far an image is from `seen` to channels that say what the data object;
             None where a network is not told.
+        settle: What follows each pass, from image to image; None for nothing.
     """
 
     seen: Tensor
@@ -63,10 +68,13 @@ class Prepared(NamedTuple):
     log_snr: Tensor
     extra: Tensor | None = None
     compare: Projection | None = None
+    settle: Projection | None = None
 
     @property
     def more(self) -> tuple[Tensor | Projection | None, ...]:
         """What the network is given after the projection."""
+        if self.settle is not None:
+            return self.extra, self.compare, self.settle
         if self.compare is not None:
             return self.extra, self.compare
         return () if self.extra is None else (self.extra,)
@@ -98,6 +106,9 @@ class Parameterisation:
         compare: In each iteration the network also sees how far its image is from the statistic,
             and what data and prior object to that, by the operator itself: what it cannot know of
             coils, because C is of what stands in for them.
+        settle: After each iteration the image keeps only what the data do not know better, by one
+            rough solve with the operator itself: a network that meets what it was not trained for
+            cannot overrule what was measured.
     """
 
     # Files of settings hold it as it is, strictly.
@@ -113,6 +124,7 @@ class Parameterisation:
     uncertainty: bool = False
     demodulate: bool = False
     compare: bool = False
+    settle: bool = False
 
     def __post_init__(self) -> None:
         for name, allowed in (("statistic", StatisticName), ("output", OutputName)):
@@ -121,6 +133,9 @@ class Parameterisation:
                 raise InputError(f"{name} is one of {listed}, not {getattr(self, name)!r}")
         if self.weight <= 0 or self.prior_std <= 0 or min(self.known_std, self.model_std) < 0:
             raise InputError("weight and prior_std must be > 0, known_std and model_std 0 or more")
+        linear = (self.statistic, self.output, self.known_std) == ("wiener", "residual", 0)
+        if self.settle and not linear:
+            raise InputError("settle is for the Wiener statistic, residuals and known_std 0")
         if (self.statistic == "bridge") != (self.output == "bridge"):
             raise InputError("statistic and output are both a bridge, or neither is")
 
@@ -150,19 +165,21 @@ class Parameterisation:
         if self.uncertainty:
             extra.append(view.left.log() / 2)
             left = view.left.flatten(1).mean(1)
-            weight = weight.to(left) / left
             log_snr = self._tell(view.level, left)
+            weight = weight.to(left) / left / (1 + _FAINT_ERROR * (-log_snr).sigmoid())
         project, unit = self._make_output().explain(view, seen, left)
         whole: float | Tensor = unit
         compare = _Comparison(view, left) if self.compare else None
+        settle: Projection | None = partial(view.settle, left=left) if self.settle else None
         if self.demodulate:
             phase = find_phase(seen, self._reach(view.level, left).to(seen.real))
             compare = replace(compare, phase=phase) if compare else None
             seen, extra = phase.conj() * seen, [_turn_back(part, phase) for part in extra]
-            project, whole = _project_turned(project, phase), unit * phase
+            project, whole = _turn_projection(project, phase), unit * phase
+            settle = _turn_projection(settle, phase) if settle else None
         channels = [complex_to_channels(part) if part.is_complex() else part for part in extra]
         more = torch.cat(channels, 1) if channels else None
-        return Prepared(seen, project, whole, weight, log_snr, more, compare)
+        return Prepared(seen, project, whole, weight, log_snr, more, compare, settle)
 
     def estimate_linearly(self, measurement: Measurement) -> Tensor:
         """The Wiener estimate of x_0 from y alone, under the same prior."""
@@ -251,7 +268,7 @@ def _turn_back(part: Tensor, phase: Tensor) -> Tensor:
     return phase.conj() * part if part.is_complex() else part
 
 
-def _project_turned(project: Projection, phase: Tensor) -> Projection:
+def _turn_projection(project: Projection, phase: Tensor) -> Projection:
     """The same for a network that sees no phase."""
     return lambda f: phase.conj() * project(phase * f)
 

@@ -20,6 +20,10 @@ __all__ = ["Scales", "View", "make_probes"]
 _ROUGHLY = 0.01
 # A map of what is left unknown: the error of its solve, pixels that are averaged, its floor.
 _MAP_ROUGHLY, _AROUND, _SMALLEST = 0.02, 7, 1e-6
+# An image is settled by a solve with this error, in parts of its right side, and taken to be off by
+# this share of the variance that data leave: less, and what is measured counts for little; more,
+# and its noise comes back.
+_SETTLED, _OFF = 0.01, 0.2
 
 
 @dataclass(frozen=True)
@@ -140,6 +144,28 @@ class View:
         for _ in range(2):
             found = self.scales.spread(conditioning, operator.stand_in, found, left=left)
         return found / size
+
+    def settle(self, image: Tensor, left: Tensor | None) -> Tensor:
+        r"""Leaves of an image what the data do not know better, by the operator itself.
+
+        It is taken for an observation of $x_0$ that is off by a part of what $y$ and $x_t$ leave
+        unknown, in place of the prior: $w + (q + M_t)^{-1} (q v + \sigma^2 s^{-2} w)$ for an image
+        $w + v$ with $q = \sigma^2 s^{-2}$ over that part. The Wiener statistic's pull to zero goes
+        with the prior.
+
+        Args:
+            image: $w + v$, in units of the prior's standard deviation.
+            left: See `Scales.spread`.
+        """
+        conditioning = self.conditioning
+        alpha, sigma = self.level
+        pull = (sigma / self.scales.prior_std) ** 2
+        trust = (pull if left is None else pull.to(left.device) / left) / _OFF
+        own, doubt = fit(image, trust, pull)
+        right = own * (image - self.wiener) + doubt * self.wiener
+        shift = alpha.to(trust.device) ** 2 + trust
+        operator = conditioning.measurement.operator
+        return self.wiener + operator.solve(shift, conditioning.gain**2, right, tolerance=_SETTLED)
 
 
 @lru_cache(maxsize=8)

@@ -66,6 +66,7 @@ class UnrolledNetwork(nn.Module):
         project: Projection | None,
         extra: Tensor | None = None,
         compare: Projection | None = None,
+        settle: Projection | None = None,
     ) -> Tensor:
         r"""Applies all iterations.
 
@@ -79,6 +80,7 @@ class UnrolledNetwork(nn.Module):
             compare: From how far the current image is from the first one to channels that the
                 backbone sees last, real or complex: what the data say of it. With it, iterations
                 move the current image on: $x_{DC,i+1} = x_{DC,i} + P(x_{d,i+1}) - x_{DC,0}$.
+            settle: What each iteration ends with, from image to image, in float32 as `project`.
 
         Returns:
             The last $x_{DC}$, of the shape and kind of `x`.
@@ -95,6 +97,8 @@ class UnrolledNetwork(nn.Module):
                 with torch.autocast(x.device.type, enabled=False):
                     more = _append(extra, _match(compare(x - start), x))
                 then = _move_on(project, x - start)
+            if settle is not None:
+                then = _chain(then, settle)
             if self.checkpointing and torch.is_grad_enabled():
                 # The reentrant kind gives wrong gradients for weights that are used more than once.
                 x = checkpoint(self._iterate, x, log_snr, then, more, use_reentrant=False)
@@ -127,6 +131,11 @@ def _append(extra: Tensor | None, more: Tensor) -> Tensor:
 def _move_on(project: Projection | None, moved: Tensor) -> Projection:
     """The projection, from an image that was moved before."""
     return lambda out: moved + (out if project is None else project(out))
+
+
+def _chain(first: Projection | None, second: Projection) -> Projection:
+    """One projection after the other."""
+    return second if first is None else lambda out: second(first(out))
 
 
 def _match(extra: Tensor, x: Tensor) -> Tensor:

@@ -66,6 +66,7 @@ def calibrate(
     local: LocalFactors | None = None,
     regions: RegionFactors | None = None,
     known: Calibration | None = None,
+    times: int = 1,
     seed: int = 0,
     on: str,
     report: Callable[[str], None],
@@ -87,6 +88,8 @@ def calibrate(
         local: Those by the local signal, if the former are given.
         regions: Those of contrasts of regions, if the former are given.
         known: Of before, to keep what it says is typical.
+        times: How often each image is measured to be compared with, each time by another operator
+            and noise of the family; more than once where images are few.
         seed: Of measurements and samples.
         on: What the images are, in words.
         report: Called with each line about progress.
@@ -105,16 +108,18 @@ def calibrate(
         looks, brightness = _fit_looks(model, typical, len(images), seed, data)
     stated: Scored = {}
     taken: Scored = {}
-    for numbers, measurement in measure(model, images, 0, seed, data):
+    again = images.repeat(times, 1, 1, 1)
+    whose = list(subjects or map(str, range(len(images)))) * times
+    for numbers, measurement in measure(model, again, 0, seed, data):
         score = partial(_score, model, looks, numbers, calls, seed)
-        stated |= score(measurement)
-        # K-space comes in arbitrary units: then the data tell their scale, and not exactly.
-        if measurement.y.is_complex():
-            with warnings.catch_warnings():
-                # A guess may carry the noise over the end of a family's range: no news here.
-                warnings.simplefilter("ignore", UnfamiliarWarning)
+        with warnings.catch_warnings():
+            # Draws at the edge of a family, and guesses beyond its noise: no news here.
+            warnings.simplefilter("ignore", UnfamiliarWarning)
+            stated |= score(measurement)
+            # K-space comes in arbitrary units: then the data tell their scale, and not exactly.
+            if measurement.y.is_complex():
                 taken |= score(take_scale(model, measurement, brightness))
-        report(f"scores: {len(stated)} of {len(images)}")
+        report(f"scores: {len(stated)} of {len(again)}")
     if factors is None:
         told = [level for level in LEVELS if level <= (samples - 1) / (samples + 1)]
         some = _reconstruct_some(model, images, samples, calls, intervals, seed, report, data)
@@ -123,13 +128,13 @@ def calibrate(
         regions = contrasts.fit()
     return Calibration(
         looks,
-        _fit_usual(stated, subjects),
+        _fit_usual(stated, whose),
         dict(factors),
         brightness,
         on,
         local,
         regions,
-        taken=_fit_usual(taken, subjects) if len(taken) >= _LEAST else None,
+        taken=_fit_usual(taken, whose) if len(taken) >= _LEAST else None,
     )
 
 
@@ -155,11 +160,11 @@ def _score(
     return dict(zip(numbers, rows, strict=True))
 
 
-def _fit_usual(scored: Scored, subjects: Sequence[str] | None) -> Usual:
+def _fit_usual(scored: Scored, subjects: Sequence[str]) -> Usual:
     """What to compare with: tables, trends, and the threshold for new subjects."""
     numbers = sorted(scored)
     rows = [scored[number] for number in numbers]
-    whose = None if subjects is None else [subjects[number] for number in numbers]
+    whose = [subjects[number] for number in numbers]
     start = Usual(shares=dict(SHARES))
     return replace(_compare(start, rows), threshold=_choose_threshold(start, rows, whose))
 
