@@ -1,4 +1,4 @@
-"""Sensitivities of receive coils, drawn from seeds: as antennas around the object, or as any."""
+"""Sensitivities of receive coils, drawn from seeds: as loops around the object, or as any."""
 
 import math
 
@@ -11,31 +11,32 @@ from bcdm.errors import InputError, ShapeError
 
 __all__ = ["draw_birdcage", "draw_smooth", "normalise_maps", "warp_maps"]
 
-_OUTSIDE = 1.1  # of half the field of view: no antenna lies in the image, not even in a corner
+_RING = (0.75, 1.6)  # radius of the ellipse that loops lie on, of half the field of view
 _ORDER = 3  # of the cosines of smooth maps: as many per axis
 
 
 def draw_birdcage(size: tuple[int, int], coils: int, *, rng: np.random.Generator) -> Tensor:
-    """Maps of small antennas on an ellipse around the field of view, complex64 (coils, H, W).
+    """Maps of loops on an ellipse around the object, complex64 (coils, H, W).
 
-    Each falls off with the distance and turns its phase around its place. Radius, places and
-    phases are drawn. Of unit root sum of squares.
+    Each falls off with the distance from its loop and turns its phase around its place. Places,
+    size and phases are drawn: some lie close to a head in the field of view and tell its parts
+    apart as well as arrays of scanners do, some far from it. Of unit root sum of squares.
     """
     _check(size, coils)
     rows, columns = _make_grid(size)
-    ring = rng.uniform(1.1, 2.0, 2)
+    ring = rng.uniform(*_RING) * np.exp(rng.uniform(-0.15, 0.15, 2))
     angles = 2 * np.pi * (np.arange(coils) + rng.uniform(-0.25, 0.25, coils)) / coils
     angles += rng.uniform(0, 2 * np.pi)
-    power, turn = rng.uniform(0.8, 1.8), rng.uniform(0.5, 1.0)
+    reach, power, turn = rng.uniform(0.2, 0.6), rng.uniform(1.5, 3.0), rng.uniform(0.5, 1.0)
     maps = []
     for angle in angles:
-        place = ring * (math.sin(angle), math.cos(angle))
-        place *= max(1.0, _OUTSIDE / np.abs(place).max())
-        down, right = rows - place[0], columns - place[1]
-        # The angle is that to the middle of the image: it jumps behind the antenna's back.
-        inwards = (down + 1j * right) / -complex(*place)
-        phase = turn * np.angle(inwards) + rng.uniform(0, 2 * np.pi)
-        maps.append(np.hypot(down, right) ** -power * np.exp(1j * phase))
+        place = complex(*(ring * (math.sin(angle), math.cos(angle))))
+        # From the loop, its first axis inwards.
+        away = (rows + 1j * columns - place) * abs(place) / -place
+        far = np.sqrt(np.abs(away) ** 2 + reach**2)
+        # Longer than what it is added to: the phase does not jump behind the loop's back.
+        phase = 2 * turn * np.angle(away + far) + rng.uniform(0, 2 * np.pi)
+        maps.append(far**-power * np.exp(1j * phase))
     return normalise_maps(torch.from_numpy(np.stack(maps)))
 
 

@@ -29,7 +29,7 @@ class Receivers(Family):
     Args:
         masks: What is sampled.
         coils: How many, from and to, drawn log-uniformly.
-        maps: A file of measured maps, relative to the data folder or absolute: a third of the coils
+        maps: A file of measured maps, relative to the data folder or absolute: a quarter of coils
             are these, warped, wherever a set has as many as are drawn.
         partial: The fraction of masks that are cut to 5/8, 6/8 or 7/8 of an axis (partial Fourier).
         kind: The name of this family in settings.
@@ -63,8 +63,9 @@ class Receivers(Family):
         count = math.floor(math.exp(rng.uniform(math.log(low), math.log(high + 1))))
         held = () if self.maps is None else read_measured(Path(self.maps))
         measured = [maps for maps in held if len(maps) >= count]
-        choice = rng.integers(3 if measured else 2)
-        if choice == 2:
+        # Half of all are loops around the object: only they tell its parts apart as arrays do.
+        choice = rng.integers(4 if measured else 3)
+        if choice == 3:
             chosen = measured[int(rng.integers(len(measured)))]
             return Sense(warp_maps(chosen, size, count, rng=rng), mask)
         draw_maps = draw_birdcage if choice else draw_smooth
