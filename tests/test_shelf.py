@@ -14,7 +14,14 @@ from bcdm.comparison.study import find_task
 from bcdm.comparison.task import load_task
 from bcdm.errors import InputError
 
-SHIPPED = ("faces64", "faces64-inpaint", "ixi64-mri", "ixi64-mri-scanner", "ixi64-mri8x")
+SHIPPED = (
+    "brain-mri",
+    "faces64",
+    "faces64-inpaint",
+    "ixi64-mri",
+    "ixi64-mri-scanner",
+    "ixi64-mri8x",
+)
 
 
 @pytest.fixture(autouse=True)

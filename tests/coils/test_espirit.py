@@ -41,7 +41,7 @@ def test_maps_of_an_object_are_found_from_few_lines(size: tuple[int, int]) -> No
     kspace, maps, image = measure(size, 6)
     mask = np.zeros(size, bool)
     mask[:, ::4] = True
-    mask[:, size[1] // 2 - 8 : size[1] // 2 + 8] = True
+    mask[:, size[1] // 2 - 10 : size[1] // 2 + 10] = True
     found = estimate_maps(np.where(mask, kspace, 0), mask)
     assert found.shape == maps.shape
     assert found.dtype == np.complex64

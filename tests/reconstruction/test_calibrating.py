@@ -1,5 +1,6 @@
 """What a calibration is fitted on."""
 
+from dataclasses import replace
 from math import inf, nan
 
 import numpy as np
@@ -19,6 +20,7 @@ from bcdm.reconstruction.calibrating import (
     _compare,
     _fit_usual,
     _tabulate,
+    _vary,
     calibrate,
     measure,
     simulate,
@@ -158,6 +160,30 @@ def test_a_model_of_complex_images_is_calibrated(stored: str) -> None:
     assert counts.pop("noise level") <= 44
     assert set(counts.values()) == {44}
     assert again.usual.shares == {"grey levels": 4.0}
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_contrasts_vary_as_in_training(share: float) -> None:
+    model = make_complex()
+    data = model.config.data.model_copy(update={"contrast": share})
+    several = replace(model, config=model.config.model_copy(update={"data": data}))
+    row = torch.arange(16.0)
+    images = torch.hypot(row[:, None] - 8, row - 8).expand(40, 1, 16, 16) / 12
+    changed = (_vary(several, images, 0) != images).flatten(1).any(1).double().mean()
+    assert float(changed) == pytest.approx(share, abs=0.2 * (0 < share < 1))
+
+
+def test_a_model_of_several_contrasts_does_not_tell_which_are_others() -> None:
+    model = make_complex()
+    data = model.config.data.model_copy(update={"contrast": 0.5})
+    several = replace(model, config=model.config.model_copy(update={"data": data}))
+    rng = torch.Generator().manual_seed(0)
+    images = 0.3 + 0.6 * torch.rand(44, 1, 16, 16, generator=rng)
+    factors = {0.8: 1.0}
+    found = calibrate(several, images, calls=1, factors=factors, on="noise", report=str)
+    assert "grey levels" not in found.looks
+    assert "grey levels" not in found.usual.tables
+    assert {"residual", "reconstruction"} <= found.usual.tables.keys()
 
 
 @pytest.mark.parametrize(

@@ -101,11 +101,14 @@ def calibrate(
         subjects = None if subjects is None else subjects[half:]
     if len(images) < _LEAST or (typical is not None and len(typical) < _LEAST):
         raise InputError(f"{len(images)} images are too few to calibrate: give 40 or more")
+    images = _vary(model, images, seed)
     if known is not None:
         looks, brightness = known.looks, known.brightness
     else:
         assert typical is not None
-        looks, brightness = _fit_looks(model, typical, len(images), seed, data)
+        looks, brightness = _fit_looks(
+            model, _vary(model, typical, seed + 1), len(images), seed, data
+        )
     stated: Scored = {}
     taken: Scored = {}
     again = images.repeat(times, 1, 1, 1)
@@ -249,7 +252,8 @@ def _fit_looks(
 ) -> tuple[dict[str, Typicality | Discriminant], tuple[float, float, float]]:
     """What is typical of images measured right, what tells other contrasts, and how bright all are.
 
-    Other contrasts are drawn (`change_contrast`): images of another kind are not needed.
+    Other contrasts are drawn (`change_contrast`): images of another kind are not needed. A model
+    that was trained with several contrasts is not told which are others.
     """
     low, high = model.config.data.value_range
     right = _describe_all(model, images, first, seed, data)
@@ -258,6 +262,10 @@ def _fit_looks(
         for name, found in right.items()
         if name not in ("grey levels", "brightness")
     }
+    bright = right["brightness"].numpy() / (high - low)
+    least, middle, most = np.quantile(bright, [0.01, 0.5, 0.99]).tolist()
+    if model.config.data.contrast:
+        return looks, (least, middle, most)
     # Brightness as it comes in files must not tell them apart, so both kinds vary in it.
     count, twice = len(images), torch.cat([images, images])
     other = change_gain(_change_magnitude(twice, (low, high), seed), low, seed)
@@ -267,9 +275,17 @@ def _fit_looks(
     looks["grey levels"] = Discriminant.fit(
         torch.cat([right["grey levels"], more["grey levels"]]), wrong["grey levels"]
     )
-    bright = right["brightness"].numpy() / (high - low)
-    least, typical, most = np.quantile(bright, [0.01, 0.5, 0.99]).tolist()
-    return looks, (least, typical, most)
+    return looks, (least, middle, most)
+
+
+def _vary(model: Model, images: Tensor, seed: int) -> Tensor:
+    """Images (N, C, H, W), of which as many have other contrasts as in the model's training."""
+    share = model.config.data.contrast
+    if not share:
+        return images
+    chosen = np.random.default_rng([seed, len(images)]).uniform(size=len(images)) < share
+    changed = change_contrast(images, model.config.data.value_range, seed)
+    return torch.where(torch.from_numpy(chosen)[:, None, None, None], changed, images)
 
 
 def _change_magnitude(images: Tensor, value_range: tuple[float, float], seed: int) -> Tensor:

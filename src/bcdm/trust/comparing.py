@@ -140,11 +140,11 @@ def _judge(usual: Usual, scores: Mapping[str, float]) -> list[Check]:
 
 
 def _name_missing(usual: Usual) -> list[Check]:
-    """What calibrations of earlier versions do not hold: nobody may think that it was checked."""
+    """What some calibrations do not hold: nobody may think that it was checked."""
     if "grey levels" in usual.tables:
         return []
     reason = (
-        "this model was calibrated before grey levels were compared and may not notice "
-        "another contrast: run bcdm calibrate"
+        "grey levels are not compared and another contrast may stay unnoticed: the model was "
+        "trained with several, or calibrated by an earlier version"
     )
     return [Check("grey levels", "not compared", "none", reason)]
