@@ -289,7 +289,7 @@ def test_a_calibration_that_knows_no_grey_levels_says_so() -> None:
     earlier = Usual({"typicality": TABLE}, 3 / 40)
     (found,) = _name_missing(earlier)
     assert (found.name, found.judgement) == ("grey levels", "none")
-    assert "run bcdm calibrate" in found.reason
+    assert "another contrast may stay unnoticed" in found.reason
     assert _sum_up([found], "a model", calibrated=True).light == "green"
     assert not _name_missing(replace(earlier, tables={"grey levels": TABLE}))
 
