@@ -5,7 +5,12 @@ import numpy as np
 import pytest
 
 from bcdm.errors import InputError
-from bcdm.noise import estimate_from_coils, estimate_from_noise_scan
+from bcdm.noise import (
+    estimate_from_coils,
+    estimate_from_noise_scan,
+    find_filter,
+    undo_filter,
+)
 
 NEEDS_DATA = pytest.mark.skipif("BCDM_DATA" not in os.environ, reason="BCDM_DATA is not set")
 COILS, SIDE = 6, 96
@@ -23,6 +28,11 @@ def make_covariance(rng: np.random.Generator) -> np.ndarray:
 def transform(image: np.ndarray) -> np.ndarray:
     inner = np.fft.ifftshift(image, axes=(-2, -1))
     return np.fft.fftshift(np.fft.fft2(inner, norm="ortho"), axes=(-2, -1))
+
+
+def transform_back(kspace: np.ndarray) -> np.ndarray:
+    inner = np.fft.ifftshift(kspace, axes=(-2, -1))
+    return np.fft.fftshift(np.fft.ifft2(inner, norm="ortho"), axes=(-2, -1))
 
 
 def make_scan(filtered: bool, bright: float = 30.0) -> tuple[np.ndarray, np.ndarray]:
@@ -120,3 +130,59 @@ def test_the_noise_of_a_real_head_is_that_of_its_air(step: int) -> None:
     mask[58:70] = True
     found = estimate_from_coils(np.where(mask, kspace, 0)[None], mask)
     assert np.median(compare(found.covariance, true)) == pytest.approx(1, abs=0.06)
+
+
+@pytest.mark.parametrize("kind", ["full", "lines"])
+def test_the_noise_shows_what_a_receiver_filters(kind: str) -> None:
+    """Also where the object is, and from every third line: within a tenth of the noise."""
+    kspace, _ = make_scan(filtered=True)
+    mask = np.ones((SIDE, SIDE), bool) if kind == "full" else make_masks()["columns"].T
+    found = find_filter(kspace * mask, mask)
+    assert found is not None
+    axis, left = found
+    assert axis == -1
+    true = np.interp(np.abs(np.linspace(-1, 1, SIDE)), [0, 0.75, 1], [1, 1, 0.3])
+    np.testing.assert_allclose(left, true, atol=0.1)
+
+
+def test_undone_the_noise_is_white() -> None:
+    kspace, _ = make_scan(filtered=True, bright=0.0)
+    found = find_filter(kspace)
+    assert found is not None
+
+    def spread(data: np.ndarray) -> float:
+        """The least over the most noise of twelve parts along the readout."""
+        parts = np.abs(transform_back(data)).reshape(COILS, SIDE, 12, -1).mean((0, 1, 3))
+        return float(parts.min() / parts.max())
+
+    assert spread(undo_filter(kspace, *found)) > 0.9
+    assert spread(kspace) < 0.6
+
+
+@pytest.mark.parametrize("bright", [0.0, 30.0])
+def test_white_noise_is_no_filter(bright: float) -> None:
+    kspace, _ = make_scan(filtered=False, bright=bright)
+    assert find_filter(kspace) is None
+    points = np.random.default_rng(0).uniform(size=(SIDE, SIDE)) < 0.3
+    assert find_filter(make_scan(filtered=True)[0] * points, points) is None
+
+
+@NEEDS_DATA
+@pytest.mark.data
+def test_the_filter_of_a_real_receiver() -> None:
+    """In air below the head; found from every fourth line, and rather too weak than too strong."""
+    folder = Path(os.environ["BCDM_DATA"]) / "pulseq_brain_16coil_full"
+    kspace = np.load(folder / "brain_invivo_16coil.npz")["kspace"][None]
+    air = (np.abs(transform_back(kspace)[0, :, 112:]) ** 2).mean((0, 1))
+    power = air / air[24:104].mean()
+    assert power.mean() == pytest.approx(0.80, abs=0.02)
+    mask = np.zeros(kspace.shape[-2:], bool)
+    mask[::4] = True
+    mask[59:69] = True
+    found = find_filter(kspace * mask, mask)
+    assert found is not None
+    axis, left = found
+    assert axis == -1
+    inner = power.reshape(16, 8).mean(1)
+    assert (left.reshape(16, 8).mean(1) ** 2 - inner).min() > -0.12
+    assert (left**2).mean() == pytest.approx(power.mean(), abs=0.07)

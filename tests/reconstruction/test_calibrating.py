@@ -22,6 +22,7 @@ from bcdm.reconstruction.calibrating import (
     _tabulate,
     _vary,
     calibrate,
+    fit_regions,
     measure,
     simulate,
 )
@@ -148,6 +149,11 @@ def test_a_model_of_complex_images_is_calibrated(stored: str) -> None:
     assert all(0.3 < factor < 4 for factor in found.factors.values())
     assert found.local is not None
     assert {"residual", "held-out data", "typicality", "grey levels"} <= found.usual.tables.keys()
+    # Contrasts of regions alone: of the same images and samples they are the same.
+    assert found.regions is not None
+    assert found.regions == fit_regions(
+        model, images[22:], samples=10, calls=6, intervals=4, report=str
+    )
     if stored == "complex":
         return
     # What is typical may be kept: then every image is compared with, here twice.

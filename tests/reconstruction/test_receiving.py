@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -5,6 +6,7 @@ import pytest
 import torch
 
 from bcdm.errors import InputError
+from bcdm.noise.kspace import transform, transform_back
 from bcdm.operators import Sense
 from bcdm.problems.coils import draw_birdcage
 from bcdm.reconstruction import receiving
@@ -14,11 +16,13 @@ from bcdm.scans import Scan
 COILS, SIZE = 4, (40, 36)
 
 
-def make_scan(*, dead: bool = False, noise: float = 0.01) -> tuple[Scan, np.ndarray, np.ndarray]:
+def make_scan(
+    *, dead: bool = False, noise: float = 0.01, tall: float = 0.8
+) -> tuple[Scan, np.ndarray, np.ndarray]:
     """Two slices of k-space whose coils share noise; what coils see together; the maps."""
     rng = np.random.default_rng(2)
     rows, columns = (np.linspace(-1, 1, side) for side in SIZE)
-    body = (rows[:, None] / 0.8) ** 2 + (columns / 0.7) ** 2 < 1
+    body = (rows[:, None] / tall) ** 2 + (columns / 0.7) ** 2 < 1
     image = torch.from_numpy(5 * body * np.exp(1j * columns)).to(torch.complex64)[None, None]
     maps = draw_birdcage(SIZE, COILS, rng=rng)
     clean = Sense(maps, torch.ones(SIZE, dtype=torch.bool)).forward(image)[0].numpy()
@@ -73,6 +77,20 @@ def test_coils_are_white_and_weights_lead_back_to_the_file(dead: bool) -> None:
         inside = seen[number] > 0
         # The file's coils have unit root sum of squares, so that images are those of the object.
         np.testing.assert_allclose(file[inside], seen[number][inside], rtol=0.1)
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+def test_a_filter_of_the_receiver_is_undone(filtered: bool) -> None:
+    """Then noise is as strong at the ends of the readout as it was before."""
+    plain, _, _ = make_scan(noise=0.2, tall=0.3)
+    left = np.interp(np.abs(np.linspace(-1, 1, SIZE[0])), [0, 0.7, 1], [1, 1, 0.3])
+    lines = transform(plain.data, -2) * (left[:, None] if filtered else 1)
+    scan = replace(plain, data=transform_back(lines, -2).astype(np.complex64), noise=None)
+    found = receive(scan)
+    assert ("filter was undone" in found.noise.source) == filtered
+    positions = np.abs(transform(found.scan.data, -2)).mean((0, 1, 3))
+    ends, near = (float(positions[[k, k + 1, -k - 2, -k - 1]].mean()) for k in (0, 7))
+    assert ends / near == pytest.approx(1, abs=0.2)
 
 
 def test_stated_noise_and_known_maps_are_taken() -> None:

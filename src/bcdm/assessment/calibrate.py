@@ -1,6 +1,7 @@
 """Fits a model's calibration on images of its own data, and stores it with the model."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -13,7 +14,11 @@ from bcdm.errors import InputError
 from bcdm.machine import Precision, autocast
 from bcdm.reconstruction import calibrating
 
-__all__ = ["calibrate_model"]
+__all__ = ["calibrate_model", "calibrate_regions"]
+
+# Clauses of what a calibration says that it was fitted on.
+_TYPICAL, _WIDTHS = "; what is typical on ", "; widths of intervals on "
+_REGIONS = "; contrasts of regions on "
 
 
 def calibrate_model(
@@ -58,12 +63,14 @@ def calibrate_model(
     on += f", measured {times} times each" if times > 1 else ""
     kept = Calibration.of(model) if keep_looks else None
     known = [] if kept else choose_training_images(model, data, typical)
-    on += f"; what is typical on {len(known)} training images" if known else ""
-    on += f"; what is typical as before, on {kept.on}" if kept else ""
+    on += f"{_TYPICAL}{len(known)} training images" if known else ""
+    on += _carry(_TYPICAL, kept.on) if kept else ""
     factors, local, regions = None, None, None
     if keep_intervals:
         factors, local, regions, before = _read_widths(model, name)
-        on += f"; intervals as before, on {before}"
+        on += _carry(_WIDTHS, before) + _carry(_REGIONS, before)
+    else:
+        on += f"{_WIDTHS}{min(intervals, len(rows))} of them"
     with autocast(model.device, precision):
         found = calibrating.calibrate(
             model,
@@ -87,6 +94,56 @@ def calibrate_model(
     return found
 
 
+def calibrate_regions(
+    name: str,
+    *,
+    data: Path | None = None,
+    limit: int | None = None,
+    samples: int = 20,
+    calls: int = 20,
+    intervals: int = 60,
+    precision: Precision = "float32",
+    device: str = "cpu",
+    seed: int = 0,
+    report: Callable[[str], None] = print,
+) -> Calibration:
+    """Fits the widths of contrasts of regions anew, and keeps the rest of a model's calibration.
+
+    Args:
+        name: The model, or its folder.
+        data: The data folder; BCDM_DATA when left out.
+        limit: At most so many validation images; None takes all.
+        samples: Per image.
+        calls: Network calls per sample.
+        intervals: Images that widths are fitted on.
+        precision: Of the network.
+        device: Where it runs.
+        seed: Of measurements, samples and places.
+        report: Takes lines of progress.
+    """
+    model = load(name).to(device)
+    kept = Calibration.of(model)
+    if kept is None:
+        raise InputError(f"{name} is not calibrated: leave out --only-regions")
+    source, rows = choose_images(model, data, "val", limit)
+    with autocast(model.device, precision):
+        regions = calibrating.fit_regions(
+            model,
+            torch.stack([model.preparation(source[i]) for i in rows]),
+            samples=samples,
+            calls=calls,
+            intervals=intervals,
+            seed=seed,
+            report=report,
+            data=data,
+        )
+    on = kept.on.split("; ")[0] + _carry(_TYPICAL, kept.on) + _carry(_WIDTHS, kept.on)
+    on += f"{_REGIONS}{min(intervals, len(rows))} of them, seed {seed}"
+    found = replace(kept, regions=regions, on=on)
+    store_calibration(find_model(name), found)
+    return found
+
+
 def _read_widths(
     model: Model, name: str
 ) -> tuple[dict[float, float], LocalFactors | None, RegionFactors | None, str]:
@@ -98,3 +155,9 @@ def _read_widths(
     regions = RegionFactors.from_plain(stored["regions"]) if "regions" in stored else None
     factors = {float(level): factor for level, factor in stored["factors"].items()}
     return factors, local, regions, stored["on"]
+
+
+def _carry(clause: str, before: str) -> str:
+    """That clause of what was said before; nothing where nobody said it."""
+    last = before.rpartition(clause)[2]
+    return clause + last.split("; ")[0] if clause in before else ""

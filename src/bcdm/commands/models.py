@@ -180,6 +180,11 @@ def evaluate(
     is_flag=True,
     help="Only store what a family's operators look like; needs no images.",
 )
+@click.option(
+    "--only-regions",
+    is_flag=True,
+    help="Only fit the widths of contrasts of regions anew, on --intervals images.",
+)
 @precision_option
 @device_option()
 @click.option("--seed", default=0, show_default=True)
@@ -195,14 +200,30 @@ def calibrate(
     keep_looks: bool,
     times: int,
     only_family: bool,
+    only_regions: bool,
     precision: "Precision",
     device: str,
     seed: int,
 ) -> None:
     """Fit a model's trust card and the width of its intervals on validation images."""
-    from bcdm.assessment.calibrate import calibrate_model
+    from bcdm.assessment.calibrate import calibrate_model, calibrate_regions
     from bcdm.checkpoint import find_model, load, store_cloud
 
+    if only_regions:
+        found = calibrate_regions(
+            model,
+            data=data,
+            limit=limit,
+            samples=samples,
+            calls=calls,
+            intervals=intervals,
+            precision=precision,
+            device=device,
+            seed=seed,
+            report=say,
+        )
+        show_calibration(found)
+        return
     if only_family or load(model).familiarity is not None:
         store_cloud(find_model(model))
         answer("stored what operators of its family look like")

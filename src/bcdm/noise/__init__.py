@@ -4,7 +4,7 @@ White noise of one level is assumed. Where a noise scan exists it is the best so
 assumption about the object.
 """
 
-from bcdm.noise.coils import estimate_from_coils
+from bcdm.noise.coils import estimate_from_coils, find_filter, undo_filter
 from bcdm.noise.estimate import NoiseEstimate
 from bcdm.noise.image import estimate_from_image
 from bcdm.noise.kspace import estimate_from_k_space, find_phase
@@ -17,5 +17,7 @@ __all__ = [
     "estimate_from_image",
     "estimate_from_k_space",
     "estimate_from_noise_scan",
+    "find_filter",
     "find_phase",
+    "undo_filter",
 ]

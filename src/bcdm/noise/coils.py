@@ -9,15 +9,15 @@ import math
 from functools import cache
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from bcdm.errors import InputError
 from bcdm.noise.floor import Array
-from bcdm.noise.kspace import check_kspace, estimate_from_k_space, transform
+from bcdm.noise.kspace import check_kspace, estimate_from_k_space, transform, transform_back
 from bcdm.noise.scan import NoiseScan
 from bcdm.noise.symmetry import Complex, Mask
 
-__all__ = ["estimate_from_coils"]
+__all__ = ["estimate_from_coils", "find_filter", "undo_filter"]
 
 _SOURCE = "what coils do not share"
 _MIDDLE = 1 / 16  # cycles per pixel: below it lines and samples are signal in every direction
@@ -26,6 +26,12 @@ _PER_COIL = 4  # numbers at a place for each coil, at least: so many tell eigenv
 _ENOUGH = 50  # numbers for each coil, at places without signal
 _ROUNDS = 8
 _QUIET = 0.25  # of the places are quieter than the level that is taken
+_TELLING = 4  # coils, at least, whose noise is told from what they share
+_POSITIONS = 16  # along lines, at least, to follow a filter
+_SILENT = 4  # of them beside the object, at each end
+_FILTERED = 0.75  # of the noise is left at both ends: more may be chance
+_FLAT = 0.9  # of the outer quarters have less noise than where no filter acts
+_LEAST_LEFT = 0.2  # what is less is not brought back
 
 
 def estimate_from_coils(kspace: ArrayLike, mask: ArrayLike | None = None) -> NoiseScan:
@@ -49,6 +55,77 @@ def estimate_from_coils(kspace: ArrayLike, mask: ArrayLike | None = None) -> Noi
         one = np.full((1, 1), alone.std**2, np.complex128)
         return NoiseScan(one, max(alone.samples // 2, 2), alone.source)
     places = _find_places(data, taken)
+    covariance, levels, _ = _separate(places)
+    level = float(np.quantile(levels, _QUIET))
+    return NoiseScan(level * covariance, round(_QUIET * len(levels) * places.shape[-1]), _SOURCE)
+
+
+def find_filter(kspace: ArrayLike, mask: ArrayLike | None = None) -> tuple[int, Array] | None:
+    """What a receiver's filter leaves of signal and noise along the readout, if it has one.
+
+    A filter acts on both alike, and the noise alone shows it: beside the object that of every coil
+    gets weaker to the ends of lines. Only the outer quarters are looked at.
+
+    Args:
+        kspace: Complex (slices, coils, rows, columns) with the origin in the middle.
+        mask: True where it was measured, (rows, columns). Left out: where anything is not zero.
+
+    Returns:
+        The axis, -2 or -1, and the part that is left at each position along it, 1 in the middle;
+        None where no axis was sampled fully, or neither is filtered.
+    """
+    data, taken = check_kspace(kspace, mask)
+    if data.shape[1] < _TELLING:
+        return None
+    for axis in (0, 1):
+        along = _find_lines(data, taken, axis)
+        if along is None:
+            continue
+        places = _join(along, _PER_COIL * data.shape[1])
+        if places.shape[1] < _POSITIONS:
+            continue
+        _, levels, silent = _separate(places)
+        if len(levels) < places.shape[1]:
+            continue  # somewhere nothing at all was received
+        left = _follow(np.where(silent, np.sqrt(levels), np.nan), taken.shape[axis])
+        if left is not None and left[[0, -1]].max() < _FILTERED:
+            return axis - 2, left
+    return None
+
+
+def undo_filter(kspace: Complex, axis: int, left: Array) -> Complex:
+    """K-space (..., rows, columns) as it would be without a filter, its noise of one level."""
+    shape = (-1, 1) if axis == -2 else (-1,)
+    lines = transform(kspace, axis) / left.reshape(shape)
+    return np.asarray(transform_back(lines, axis), kspace.dtype)
+
+
+def _follow(levels: Array, length: int) -> Array | None:
+    """From noise at even distances along lines, what is left of it: falling to both ends, <= 1.
+
+    Where there is signal the noise is not a number; None where there is nearly everywhere.
+    """
+    half = len(levels) // 2
+    # Filters are even: the two ends tell the same.
+    outwards = (levels[:half][::-1] + levels[-half:]) / 2
+    inner = half - half // 2
+    if np.isfinite(outwards[inner:]).sum() < _SILENT:
+        return None
+    relative = outwards / np.nanquantile(outwards[inner:], _FLAT)
+    relative[:inner] = 1.0
+    known = np.isfinite(relative)
+    relative = np.interp(np.arange(half), np.flatnonzero(known), relative[known])
+    padded = np.pad(relative, 1, mode="reflect", reflect_type="odd")
+    smooth = (padded[:-2] + padded[1:-1] + padded[2:]) / 3
+    falling = np.minimum.accumulate(smooth).clip(_LEAST_LEFT, 1.0)
+    whole = np.ones(len(levels))
+    whole[:half], whole[-half:] = falling[::-1], falling
+    centres = (np.arange(len(levels)) + 0.5) * length / len(levels) - 0.5
+    return np.interp(np.arange(length), centres, whole)
+
+
+def _separate(places: Complex) -> tuple[Complex, Array, NDArray[np.bool_]]:
+    """The covariance of coils' noise, of unit mean level; its level at places; which are silent."""
     numbers = places.shape[-1]
     products = np.einsum("cpn,dpn->pcd", places, places.conj(), optimize=True) / (2 * numbers)
     energies = np.einsum("pcc->p", products).real
@@ -58,16 +135,17 @@ def estimate_from_coils(kspace: ArrayLike, mask: ArrayLike | None = None) -> Noi
     quiet = np.argsort(energies[energies > 0])[: max(1, len(products) // 4)]
     covariance = products[quiet].mean(0)
     for _ in range(_ROUNDS):
-        covariance, levels = _refine(covariance, products, numbers)
-    level = float(np.quantile(levels, _QUIET))
-    return NoiseScan(level * covariance, round(_QUIET * len(levels) * numbers), _SOURCE)
+        covariance, levels, silent = _refine(covariance, products, numbers)
+    return covariance, levels, silent
 
 
-def _refine(covariance: Complex, products: Complex, numbers: int) -> tuple[Complex, Array]:
+def _refine(
+    covariance: Complex, products: Complex, numbers: int
+) -> tuple[Complex, Array, NDArray[np.bool_]]:
     """One step: which directions of each place are noise, by what is known of it; its covariance.
 
     Returns:
-        The covariance of unit mean level, and the level of each place.
+        The covariance of unit mean level, the level of each place, and which are silent.
     """
     coils = len(covariance)
     factor = np.linalg.cholesky(covariance)
@@ -86,7 +164,7 @@ def _refine(covariance: Complex, products: Complex, numbers: int) -> tuple[Compl
         weights = silent.astype(np.float64)
     parts = np.einsum("pck,pk,pdk,p->cd", vectors, cleaned, vectors.conj(), weights, optimize=True)
     mean = parts / weights.sum()
-    return factor @ mean @ factor.conj().T, levels
+    return factor @ mean @ factor.conj().T, levels, silent
 
 
 @cache
@@ -111,19 +189,32 @@ def _find_places(data: Complex, taken: Mask) -> Complex:
         blocks = cut.reshape(*data.shape[:2], rows, side, columns, side)
         return _gather(blocks.transpose(1, 0, 2, 4, 3, 5), 3)
     for axis in (0, 1):
-        lines = np.asarray(taken.all(axis))
-        if not np.array_equal(taken, np.broadcast_to(np.expand_dims(lines, axis), taken.shape)):
-            continue
-        lines &= np.abs(np.arange(len(lines)) / len(lines) - 0.5) > _MIDDLE
-        if lines.sum() >= 4:
-            along = _cut_edges(np.moveaxis(transform(data, axis - 2), axis - 2, -2), -2)
-            return _join(_gather(along[..., lines].transpose(1, 0, 2, 3), 2), least)
+        along = _find_lines(data, taken, axis, cut=True)
+        if along is not None:
+            return _join(along, least)
     axes = [(np.arange(side) - side // 2) / side for side in taken.shape]
     radius = np.hypot(axes[0][:, None], axes[1])
     where = taken & (radius > _MIDDLE)
     outwards = np.argsort(radius[where])
     samples = data[..., where][..., outwards]
     return _join(samples.transpose(1, 0, 2).reshape(len(samples[0]), -1, 1), least)
+
+
+def _find_lines(data: Complex, taken: Mask, axis: int, *, cut: bool = False) -> Complex | None:
+    """Numbers (coils, places, numbers) by the position along lines; None where none are full.
+
+    Places of all slices follow each other where the ends are cut; else slices are together.
+    """
+    lines = np.asarray(taken.all(axis))
+    if not np.array_equal(taken, np.broadcast_to(np.expand_dims(lines, axis), taken.shape)):
+        return None
+    lines &= np.abs(np.arange(len(lines)) / len(lines) - 0.5) > _MIDDLE
+    if lines.sum() < 4:
+        return None
+    along = np.moveaxis(transform(data, axis - 2), axis - 2, -2)[..., lines]
+    if cut:
+        return _gather(_cut_edges(along, -2).transpose(1, 0, 2, 3), 2)
+    return _gather(along.transpose(1, 2, 0, 3), 1)
 
 
 def _cut_edges(image: Complex, axis: int) -> Complex:

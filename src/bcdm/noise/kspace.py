@@ -12,7 +12,7 @@ from bcdm.noise.floor import Array, fit_decaying_floor, fit_floor
 from bcdm.noise.image import estimate_from_image
 from bcdm.noise.symmetry import Complex, Mask, estimate_from_symmetry, find_angle
 
-__all__ = ["check_kspace", "estimate_from_k_space", "find_phase", "transform"]
+__all__ = ["check_kspace", "estimate_from_k_space", "find_phase", "transform", "transform_back"]
 
 _FEWEST_ENERGIES = 16
 _ENERGIES = 500  # of outer k-space, about: more take longer and tell no more
@@ -163,6 +163,12 @@ def transform(data: Complex, axis: int) -> Complex:
     """From frequency to position along one axis, both centred."""
     inner = np.fft.ifftshift(data, axis)
     return np.asarray(np.fft.fftshift(np.fft.ifft(inner, axis=axis, norm="ortho"), axis))
+
+
+def transform_back(data: Complex, axis: int) -> Complex:
+    """From position to frequency along one axis, both centred."""
+    inner = np.fft.ifftshift(data, axis)
+    return np.asarray(np.fft.fftshift(np.fft.fft(inner, axis=axis, norm="ortho"), axis))
 
 
 def check_kspace(kspace: ArrayLike, mask: ArrayLike | None) -> tuple[Complex, Mask]:

@@ -38,7 +38,7 @@ from bcdm.reconstruction.widths import fit_widths
 from bcdm.trust.looks import look
 from bcdm.trust.scores import NAMES, find_scores
 
-__all__ = ["ALARM", "LEVELS", "calibrate", "measure", "simulate"]
+__all__ = ["ALARM", "LEVELS", "calibrate", "fit_regions", "measure", "simulate"]
 
 ALARM = 0.05
 # Another contrast is what is met most and harms most: that check may raise more of the alarms.
@@ -124,7 +124,7 @@ def calibrate(
                 taken |= score(take_scale(model, measurement, brightness))
         report(f"scores: {len(stated)} of {len(again)}")
     if factors is None:
-        told = [level for level in LEVELS if level <= (samples - 1) / (samples + 1)]
+        told = _list_levels(samples)
         some = _reconstruct_some(model, images, samples, calls, intervals, seed, report, data)
         contrasts = RegionFit(told, seed)
         factors, local = fit_widths(contrasts.watch(some), told)
@@ -139,6 +139,44 @@ def calibrate(
         regions,
         taken=_fit_usual(taken, whose) if len(taken) >= _LEAST else None,
     )
+
+
+def fit_regions(
+    model: Model,
+    images: Tensor,
+    *,
+    samples: int = 20,
+    calls: int = 20,
+    intervals: int = 60,
+    seed: int = 0,
+    report: Callable[[str], None],
+    data: Path | None = None,
+) -> RegionFactors | None:
+    """Only the factors of contrasts of regions, as `calibrate` fits them; None where none can be.
+
+    They vary more from image to image than those of pixels, so they may take more images.
+
+    Args:
+        model: The model.
+        images: Of validation, prepared, (N, C, H, W).
+        samples: Per image.
+        calls: Network calls per sample.
+        intervals: How many images, evenly spaced.
+        seed: Of measurements, samples and places.
+        report: Called with each line about progress.
+        data: The folder of files that operators are drawn from; BCDM_DATA when left out.
+    """
+    images = _vary(model, images, seed)
+    contrasts = RegionFit(_list_levels(samples), seed)
+    some = _reconstruct_some(model, images, samples, calls, intervals, seed, report, data)
+    for _ in contrasts.watch(some):
+        pass
+    return contrasts.fit()
+
+
+def _list_levels(samples: int) -> list[float]:
+    """Those that so many samples resolve."""
+    return [level for level in LEVELS if level <= (samples - 1) / (samples + 1)]
 
 
 def _score(

@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 from bcdm.coils import estimate_by_body, estimate_maps, extend_maps
 from bcdm.errors import InputError
 from bcdm.files import replacing
-from bcdm.noise import NoiseEstimate, NoiseScan, estimate_from_coils, estimate_from_noise_scan
+from bcdm.noise import (
+    NoiseEstimate,
+    NoiseScan,
+    estimate_from_coils,
+    estimate_from_noise_scan,
+    find_filter,
+    undo_filter,
+)
 from bcdm.operators import Sense
 from bcdm.problems.coils import normalise_maps
 from bcdm.scans import Scan
@@ -75,10 +82,13 @@ def receive(
         else stack((coils[alive] for coils in each(scan.data)), len(scan.data)),
         noise=None if scan.noise is None else scan.noise[alive],
     )
+    scan, filtered = _undo_filter(scan)
     found = find_noise(scan, noise_std)
     noise = found.estimate
     if noise_std is not None:
         noise = NoiseEstimate(noise_std, 0.0, "stated", 0)
+    if filtered:
+        noise = replace(noise, source=f"{noise.source}; the receiver's filter was undone")
     whitening = noise.std * found.whitening
     coloured = np.asarray(np.linalg.inv(whitening), np.complex128)
     white, every = (make_array(scan.data.shape, np.complex64) for _ in range(2))
@@ -101,6 +111,19 @@ def receive(
     return Received(replace(scan, data=white), operator, noise, weights)
 
 
+def _undo_filter(scan: Scan) -> tuple[Scan, bool]:
+    """The scan as a receiver without a filter would give it, and whether it had one.
+
+    Noise that is weaker at the ends of the readout is not white, so it would be less than expected
+    everywhere in k-space.
+    """
+    found = find_filter(_take_middle(scan), scan.mask)
+    if found is None:
+        return scan, False
+    undone = (undo_filter(np.array(coils), *found) for coils in each(scan.data))
+    return replace(scan, data=stack(undone, len(scan.data))), True
+
+
 def find_noise(scan: Scan, noise_std: float | None = None) -> NoiseScan:
     """The noise of the coils: stated, by the noise scan of the file, or from slices in the middle.
 
@@ -113,11 +136,15 @@ def find_noise(scan: Scan, noise_std: float | None = None) -> NoiseScan:
         return NoiseScan(noise_std**2 * np.eye(coils, dtype=np.complex128), 2)
     if scan.noise is not None:
         return estimate_from_noise_scan(scan.noise)
-    middle = len(scan.data) // 2
-    first = max(0, middle - _SLICES // 2)
-    chosen = np.array(scan.data[first : first + _SLICES])
+    return estimate_from_coils(_take_middle(scan), scan.mask)
+
+
+def _take_middle(scan: Scan) -> NDArray[np.complex64]:
+    """Slices about the middle of a volume."""
+    first = max(0, len(scan.data) // 2 - _SLICES // 2)
+    chosen: NDArray[np.complex64] = np.array(scan.data[first : first + _SLICES])
     release(scan.data)
-    return estimate_from_coils(chosen, scan.mask)
+    return chosen
 
 
 def find_maps(

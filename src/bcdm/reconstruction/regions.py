@@ -10,7 +10,7 @@ from bcdm.checkpoint.regions import RegionFactors
 from bcdm.evaluation.ranks import find_interval
 from bcdm.evaluation.signal import OBJECT, find_signal
 from bcdm.reconstruction.features import measure_contrast
-from bcdm.reconstruction.posterior import Posterior
+from bcdm.reconstruction.posterior import Posterior, as_shown
 
 __all__ = ["RADII", "RegionFit", "draw_disc"]
 
@@ -62,9 +62,7 @@ class RegionFit:
     def _add(self, posterior: Posterior, truth: Tensor, number: int) -> None:
         rng = np.random.default_rng([self._seed, self._images])
         self._images += 1
-        samples = posterior.samples[:, number]
-        if samples.is_complex():
-            return
+        samples, shown = posterior.values[:, number], as_shown(truth[number : number + 1])
         # By the samples, as when a user asks: the truth is not known then.
         black = posterior.black
         signal = find_signal(samples.mean(0, keepdim=True), black)[0, 0]
@@ -76,7 +74,7 @@ class RegionFit:
             places = (inner.nonzero() + reach + 1).tolist()
             for k in rng.permutation(len(places))[:_PLACES]:
                 region = draw_disc(size, places[k], radius)
-                true = measure_contrast(truth[number : number + 1], region)
+                true = measure_contrast(shown, region)
                 drawn = measure_contrast(samples, region)
                 self._sizes[column].append(int(region.sum()))
                 for level, columns in self._ratios.items():
