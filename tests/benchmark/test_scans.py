@@ -99,14 +99,21 @@ def test_a_model_is_examined_beside_them(data: Path, monkeypatch: pytest.MonkeyP
     bound = find(records, "CG-SENSE", "NRMSE in the head")
     assert required["NRMSE beside CG-SENSE"] == f"< {bound:.5g}"
     assert required["intervals of 80 % that hold"] == "<= 0.9"
-    # Samples of one slice of two: beside rivals stands what one call gives of both.
+    # Samples of one slice of two: they stand beside rivals on that one, one call on both.
     one_call = "ours by one call"
     exam = make_exam(methods=("CG-SENSE", "ours", one_call), limit=2, sampled=1, calls=2)
     records = examine(data, exam, "runs/tiny/model")
     assert [find(records, name, "slices") for name in ("CG-SENSE", "ours", one_call)] == [2, 1, 2]
     beside = [r for r in records if r.name == "NRMSE beside CG-SENSE"]
-    assert [r.case["method"] for r in beside] == [one_call]
-    assert beside[0].value == find(records, one_call, "NRMSE in the head")
+    assert [(r.case["method"], r.case["slices"]) for r in beside] == [("ours", 1), (one_call, 2)]
+    assert [r.value for r in beside] == [
+        find(records, name, "NRMSE in the head") for name in ("ours", one_call)
+    ]
+    bounds = [
+        find(records, "CG-SENSE", f"NRMSE in the head{few}") for few in (", sampled slices", "")
+    ]
+    assert [r.required for r in beside] == [f"< {bound:.5g}" for bound in bounds]
+    assert bounds[0] != bounds[1]
     assert not any(
         r.name.startswith("coverage") for r in records if r.case.get("method") == one_call
     )

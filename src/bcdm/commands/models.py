@@ -255,7 +255,7 @@ def show_calibration(found: "Calibration") -> None:
         if found.local is not None:
             each = ", ".join(f"{one:.3f}" for one in found.local.list_factors(level))
             answer(f"  from dark to bright: {each}")
-        if found.regions is not None:
+        if found.regions is not None and level in found.regions.factors:
             each = ", ".join(f"{one:.3f}" for one in found.regions.factors[level])
             answer(f"  of contrasts of small to large regions: {each}")
     answer(f"flags at a tail probability below {found.usual.threshold:.3f}")
