@@ -70,7 +70,7 @@ def calibrate_model(
         factors, local, regions, before = _read_widths(model, name)
         on += _carry(_WIDTHS, before) + _carry(_REGIONS, before)
     else:
-        on += f"{_WIDTHS}{min(intervals, len(rows))} of them"
+        on += f"{_WIDTHS}{min(intervals, len(rows))} validation images"
     with autocast(model.device, precision):
         found = calibrating.calibrate(
             model,
@@ -138,7 +138,7 @@ def calibrate_regions(
             data=data,
         )
     on = kept.on.split("; ")[0] + _carry(_TYPICAL, kept.on) + _carry(_WIDTHS, kept.on)
-    on += f"{_REGIONS}{min(intervals, len(rows))} of them, seed {seed}"
+    on += f"{_REGIONS}{min(intervals, len(rows))} validation images, seed {seed}"
     found = replace(kept, regions=regions, on=on)
     store_calibration(find_model(name), found)
     return found
