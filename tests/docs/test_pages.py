@@ -102,6 +102,48 @@ def test_every_room_is_in_the_reference() -> None:
     assert [room for room in rooms if f"`{room}`" not in text] == []
 
 
+SCANS = {
+    "bcdm": "ours",
+    "control": "linear Gaussian posterior",
+    "CG-SENSE": "CG-SENSE",
+    "l1-wavelet": "l1-wavelet",
+    "total variation": "total variation",
+}
+
+
+def test_errors_on_the_real_scan_are_those_of_the_record() -> None:
+    """Also what README and limits count: with how many masks it is nearer to the reference."""
+    found = {
+        (record["case"]["mask"], record["case"]["method"]): record["value"]
+        for record in read_records("experiments/scans/results.json")
+        if record["name"] == "NRMSE in the head" and record["case"]["set"] == "brain16"
+    }
+    text = (ROOT / "docs/results.md").read_text().split("## A real scan of 16 coils")[1]
+    _, _, *rows = (row for row in text.split("## ")[0].splitlines() if row.startswith("|"))
+    shown = {
+        cells[0]: cells[1:] for cells in ([c.strip() for c in r.split("|")[1:-1]] for r in rows)
+    }
+    masks = sorted({mask for mask, _ in found})
+    assert sorted(shown) == masks
+    for mask, cells in shown.items():
+        assert cells == [f"{found[mask, name]:.3f}".lstrip("0") for name in SCANS.values()]
+    nearer = {
+        name: sum(found[mask, "ours"] < found[mask, name] for mask in masks)
+        for name in SCANS.values()
+    }
+    assert (len(masks), nearer["CG-SENSE"]) == (8, 8)
+    words = {5: "five", 6: "six"}
+    wavelets, gradients = (words[nearer[name]] for name in ("l1-wavelet", "total variation"))
+    readme, limits = (
+        " ".join((ROOT / name).read_text().split()) for name in ("README.md", "docs/limits.md")
+    )
+    assert (
+        f"beat l1-wavelet in NRMSE with {wavelets} masks of eight, total variation with {gradients}"
+        in readme
+    )
+    assert f"than l1-wavelet with {wavelets} and than total variation with {gradients}" in limits
+
+
 def test_the_readme_takes_two_minutes() -> None:
     text = (ROOT / "README.md").read_text()
     assert len(text.split()) < 900
