@@ -51,6 +51,7 @@ def draw_curve(rows: Sequence[Row], path: Path) -> None:
     left.set_ylabel("PSNR of one call, dB")
     for name in (key for key in rows[0] if key.startswith("RMSE")):
         right.plot(hours, [row[name] / rows[0][name] for row in rows], "o-", label=name[8:])
+    right.set_yscale("log")
     right.set_ylabel("RMSE, of a network of zeros")
     right.legend(fontsize=7)
     for axes in (left, right):
