@@ -1,6 +1,7 @@
 """The trust card measured, tiny: every defect is judged once, and nothing twice."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -129,3 +130,28 @@ def test_a_defect_is_what_it_says(folder: Path) -> None:
     # Stripes of 5 % of a range of 2, spread over 16 x 16 pixels by a unitary transform.
     size = (spikes.y - clean).abs()[off]
     assert size.numpy() == pytest.approx(0.05 * 2 * 16, abs=0.3)
+
+
+def test_widths_of_regions_are_fitted_alone(folder: Path, tmp_path: Path) -> None:
+    """All else stays as it is, and what was said of it."""
+    model = Path(shutil.copytree(folder / "run/model", tmp_path / "model"))
+    before = Calibration.of(load(model))
+    again = ("calibrate", model, "--only-regions", "--data", folder, "--samples", 9, "--calls", 2)
+    done = run(*again, "--intervals", 8)
+    assert done.exit_code == 0, done.output
+    after = Calibration.of(load(model))
+    assert before is not None
+    assert after is not None
+    assert after.regions != before.regions
+    old, new = (
+        {k: v for k, v in one.to_plain().items() if k not in ("regions", "on")}
+        for one in (before, after)
+    )
+    assert old == new
+    said = "; contrasts of regions on 8 validation images, seed 0"
+    assert after.on == before.on + said
+    # Once more does not pile up words.
+    assert run(*again, "--intervals", 8).exit_code == 0
+    last = Calibration.of(load(model))
+    assert last is not None
+    assert last.to_plain() == after.to_plain()

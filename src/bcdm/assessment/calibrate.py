@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -14,7 +15,7 @@ from bcdm.errors import InputError
 from bcdm.machine import Precision, autocast
 from bcdm.reconstruction import calibrating
 
-__all__ = ["calibrate_model", "calibrate_regions"]
+__all__ = ["calibrate_model"]
 
 # Clauses of what a calibration says that it was fitted on.
 _TYPICAL, _WIDTHS = "; what is typical on ", "; widths of intervals on "
@@ -32,6 +33,7 @@ def calibrate_model(
     typical: int = 400,
     keep_intervals: bool = False,
     keep_looks: bool = False,
+    only_regions: bool = False,
     times: int = 1,
     precision: Precision = "float32",
     device: str = "cpu",
@@ -50,6 +52,7 @@ def calibrate_model(
         typical: Training images that say what is typical.
         keep_intervals: Whether the widths that are stored stay.
         keep_looks: Whether what is stored as typical stays.
+        only_regions: Whether all that is stored stays, but for the widths of contrasts of regions.
         times: How often each image is measured to be compared with.
         precision: Of the network.
         device: Where it runs.
@@ -59,6 +62,23 @@ def calibrate_model(
     model = load(name).to(device)
     source, rows = choose_images(model, data, "val", limit)
     images = torch.stack([model.preparation(source[i]) for i in rows])
+    if only_regions:
+        fit = partial(
+            calibrating.fit_regions,
+            model,
+            images,
+            samples=samples,
+            calls=calls,
+            intervals=intervals,
+            seed=seed,
+            report=report,
+            data=data,
+        )
+        on = f"{min(intervals, len(rows))} validation images, seed {seed}"
+        with autocast(model.device, precision):
+            found = _replace_regions(model, name, fit, on)
+        store_calibration(find_model(name), found)
+        return found
     on = f"{len(rows)} validation images of {model.config.data.path}, seed {seed}"
     on += f", measured {times} times each" if times > 1 else ""
     kept = Calibration.of(model) if keep_looks else None
@@ -94,54 +114,15 @@ def calibrate_model(
     return found
 
 
-def calibrate_regions(
-    name: str,
-    *,
-    data: Path | None = None,
-    limit: int | None = None,
-    samples: int = 20,
-    calls: int = 20,
-    intervals: int = 60,
-    precision: Precision = "float32",
-    device: str = "cpu",
-    seed: int = 0,
-    report: Callable[[str], None] = print,
+def _replace_regions(
+    model: Model, name: str, fit: Callable[[], RegionFactors | None], on: str
 ) -> Calibration:
-    """Fits the widths of contrasts of regions anew, and keeps the rest of a model's calibration.
-
-    Args:
-        name: The model, or its folder.
-        data: The data folder; BCDM_DATA when left out.
-        limit: At most so many validation images; None takes all.
-        samples: Per image.
-        calls: Network calls per sample.
-        intervals: Images that widths are fitted on.
-        precision: Of the network.
-        device: Where it runs.
-        seed: Of measurements, samples and places.
-        report: Takes lines of progress.
-    """
-    model = load(name).to(device)
+    """The calibration of before, with other widths of contrasts of regions."""
     kept = Calibration.of(model)
     if kept is None:
         raise InputError(f"{name} is not calibrated: leave out --only-regions")
-    source, rows = choose_images(model, data, "val", limit)
-    with autocast(model.device, precision):
-        regions = calibrating.fit_regions(
-            model,
-            torch.stack([model.preparation(source[i]) for i in rows]),
-            samples=samples,
-            calls=calls,
-            intervals=intervals,
-            seed=seed,
-            report=report,
-            data=data,
-        )
-    on = kept.on.split("; ")[0] + _carry(_TYPICAL, kept.on) + _carry(_WIDTHS, kept.on)
-    on += f"{_REGIONS}{min(intervals, len(rows))} validation images, seed {seed}"
-    found = replace(kept, regions=regions, on=on)
-    store_calibration(find_model(name), found)
-    return found
+    said = kept.on.split("; ")[0] + _carry(_TYPICAL, kept.on) + _carry(_WIDTHS, kept.on)
+    return replace(kept, regions=fit(), on=f"{said}{_REGIONS}{on}")
 
 
 def _read_widths(

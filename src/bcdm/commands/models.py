@@ -206,25 +206,10 @@ def calibrate(
     seed: int,
 ) -> None:
     """Fit a model's trust card and the width of its intervals on validation images."""
-    from bcdm.assessment.calibrate import calibrate_model, calibrate_regions
+    from bcdm.assessment.calibrate import calibrate_model
     from bcdm.checkpoint import find_model, load, store_cloud
 
-    if only_regions:
-        found = calibrate_regions(
-            model,
-            data=data,
-            limit=limit,
-            samples=samples,
-            calls=calls,
-            intervals=intervals,
-            precision=precision,
-            device=device,
-            seed=seed,
-            report=say,
-        )
-        show_calibration(found)
-        return
-    if only_family or load(model).familiarity is not None:
+    if only_family or (not only_regions and load(model).familiarity is not None):
         store_cloud(find_model(model))
         answer("stored what operators of its family look like")
     if only_family:
@@ -239,6 +224,7 @@ def calibrate(
         typical=typical,
         keep_intervals=keep_intervals,
         keep_looks=keep_looks,
+        only_regions=only_regions,
         times=times,
         precision=precision,
         device=device,
