@@ -23,7 +23,7 @@ from bcdm.evaluation import wilson
 from bcdm.measurement import Measurement
 from bcdm.operators import Sense
 from bcdm.reconstruction import reconstruct
-from bcdm.reconstruction.calibrating import simulate
+from bcdm.reconstruction.measuring import simulate
 
 ALARMS, NOTICED = "<= 0.07", ">= 0.95"
 SEED = 300

@@ -18,7 +18,7 @@ from bcdm.evaluation import coverage, psnr
 from bcdm.operators import Sense
 from bcdm.problems.coils import draw_birdcage
 from bcdm.problems.scanner import draw_poisson_disc
-from bcdm.reconstruction.calibrating import simulate
+from bcdm.reconstruction.measuring import simulate
 from bcdm.trust.scores import find_scores
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -23,9 +23,8 @@ from bcdm.reconstruction.calibrating import (
     _vary,
     calibrate,
     fit_regions,
-    measure,
-    simulate,
 )
+from bcdm.reconstruction.measuring import measure, simulate
 
 
 def test_tables_are_sorted_and_hold_what_could_be_scored() -> None:

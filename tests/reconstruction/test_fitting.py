@@ -13,10 +13,10 @@ from bcdm.checkpoint.regions import RegionFactors
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.operators import BlockMean, FourierMask, PixelMask
-from bcdm.reconstruction.calibrating import measure
 from bcdm.reconstruction.features import judge_stored, parse_feature
 from bcdm.reconstruction.files import Plan, RefusedError, reconstruct_scan
 from bcdm.reconstruction.fitting import fit_scan
+from bcdm.reconstruction.measuring import measure
 from bcdm.reconstruction.posterior import reconstruct
 from bcdm.reconstruction.simulation import simulate_scan
 from bcdm.reconstruction.units import choose_units, take_scale

@@ -16,7 +16,7 @@ from bcdm.checkpoint.calibration import Calibration
 from bcdm.measurement import Measurement
 from bcdm.operators import FourierMask
 from bcdm.problems.patterns import draw_variable_density
-from bcdm.reconstruction.calibrating import measure
+from bcdm.reconstruction.measuring import measure
 from bcdm.reconstruction.units import take_scale
 
 __all__ = ["Batches", "Case", "list_cases"]

@@ -27,7 +27,8 @@ from bcdm.methods import ExactPosterior, GaussianMixture
 from bcdm.operators import FourierMask
 from bcdm.problems.patterns import draw_variable_density
 from bcdm.reconstruction import reconstruct
-from bcdm.reconstruction.calibrating import LEVELS, simulate
+from bcdm.reconstruction.calibrating import LEVELS
+from bcdm.reconstruction.measuring import simulate
 from bcdm.trust.scores import chi_square_of
 
 __all__ = ["run"]
