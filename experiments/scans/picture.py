@@ -4,11 +4,11 @@ The fully sampled 16-coil brain with an eighth of its samples left (Poisson disc
 benchmark scans`: the weights of rivals are those that it found (results.json).
 """
 
-import argparse
 import json
 from pathlib import Path
 
 import torch
+from experiments.scans.undersampled import read_command
 from torch import Tensor
 
 from bcdm.benchmark.coilsets import draw_mask, open_set
@@ -51,13 +51,7 @@ def draw(path: Path, pictures: dict[str, Tensor], inside: Tensor) -> None:
 
 def main() -> None:
     """Reads the command line, draws the picture."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.scans.picture")
-    parser.add_argument("model")
-    parser.add_argument("data", type=Path)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--samples", type=int, default=16)
-    parser.add_argument("--calls", type=int, default=12)
-    given = parser.parse_args()
+    given = read_command("picture")
     (scan,) = open_set("brain16", given.data, 1, tuning=False, seed=SEED)
     case = scan.undersample(draw_mask(PATTERN, ACCELERATION, scan, SEED))
     pictures = {"fully sampled: the reference": case.reference}

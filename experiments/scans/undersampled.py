@@ -62,15 +62,20 @@ def draw(path: Path, pictures: dict[str, Tensor], spread: Tensor) -> None:
         figure.savefig(partial, dpi=110, format="png")
 
 
-def main() -> None:
-    """Reads the command line, writes the picture and what the card says beside it."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.scans.undersampled")
+def read_command(name: str) -> argparse.Namespace:
+    """Model, data and picture, and how samples are drawn."""
+    parser = argparse.ArgumentParser(prog=f"python -m experiments.scans.{name}")
     parser.add_argument("model")
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--samples", type=int, default=16)
     parser.add_argument("--calls", type=int, default=12)
-    given = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Reads the command line, writes the picture and what the card says beside it."""
+    given = read_command("undersampled")
     model = load(given.model)
     scan = read_scan(given.data / SCAN)
     fitted = fit_scan(scan, model)
