@@ -7,17 +7,20 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from experiments.scans import coverage
 
 import bcdm
 from bcdm.assessment.records import Record
 from bcdm.benchmark.coilsets import Case, Slice, draw_mask, find_object, open_set
 from bcdm.benchmark.contestants import list_sampled
+from bcdm.benchmark.discscans import choose_slices, scan
 from bcdm.benchmark.scans import Exam, judge, run
 from bcdm.commands import cli
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.methods import CONTROL
 from bcdm.operators import Sense
+from bcdm.problems.familiarity import UnfamiliarWarning
 
 SIDE = 48
 REAL = Path(os.environ.get("BCDM_DATA", "")) / "pulseq_brain_16coil_full"
@@ -84,6 +87,61 @@ def test_rivals_get_better_with_what_they_know(data: Path) -> None:
     # What is done is kept: the data are not needed again.
     (data / "brain_ixi_t1/ixi_t1_axial128.npz").unlink()
     assert [r.value for r in examine(data, exam)] == [r.value for r in records]
+
+
+def add_patients(data: Path) -> None:
+    """Two held-out patients of other hospitals, and one that was trained on."""
+    rows, columns = np.mgrid[:SIDE, :SIDE] - SIDE // 2
+    head = 2000 * (np.hypot(rows, columns) < 18)
+    for folder in ("brain_openms_raw", "hku_3T_brain"):
+        (data / folder).mkdir()
+    np.savez(
+        data / "brain_openms_raw/openms_raw_axial256.npz",
+        images=np.stack([head // 8] * 2).astype(np.uint8),
+        subject=np.array(["patient01", "patient19"]),
+    )
+    large = np.kron(head, np.ones((4, 4), int)).astype(np.uint16)
+    held = {f"{name}_T1w": np.stack([large] * 2) for name in ("F6A", "S6A")}
+    np.savez(data / "hku_3T_brain/brain_3T_6patients.npz", **held)
+
+
+def test_discs_are_put_into_what_coils_see(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(data)
+    add_patients(data)
+    Path("tiny.yaml").write_text(SETTINGS)
+    model = bcdm.train("tiny.yaml", data=data)
+    images = choose_slices(model, data, None, 0)
+    new = ["test: s3", "test: s4", "test: s5", "others: patient19", "others: S6A", "val: s2"]
+    assert sorted(images) == sorted(new)
+    assert images["others: S6A"].shape == (1, 128, 128)
+    first, second = (scan(model, images["test: s3"][None], "poisson 4x", 0.02, k) for k in (0, 1))
+    assert isinstance(first.operator, Sense)
+    assert not torch.equal(first.y, second.y)
+    words = ["benchmark", "lesions", "runs/tiny/model", "--data", ".", "--radius", "1.5"]
+    words += ["--contrast", "0.3", "--samples", "9", "--calls", "2", "--limit", "2"]
+    words += ["--mask", "equispaced 4x", "--json", "r.json"]
+    with pytest.warns(UnfamiliarWarning, match="those of training"):  # the large one
+        ran = CliRunner().invoke(cli, words, catch_exceptions=False)
+    assert ran.exit_code == 0, ran.output
+    rows = {row["case"]["regions"]: row for row in json.loads(Path("r.json").read_text())}
+    assert {"discs, equispaced 4x", "discs, radius 1.5", "healthy places"} <= set(rows)
+
+
+def test_coverage_is_of_the_head_and_has_its_control(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(data)
+    Path("tiny.yaml").write_text(SETTINGS)
+    model = bcdm.train("tiny.yaml", data=data)
+    records = coverage.run(model, data, "command", limit=2, calls=4)
+    values = {r.name: r.value for r in records if r.case["mask"] == "all masks"}
+    for text in ("", ", before calibration", f", {CONTROL}"):
+        held = [values[f"{level} intervals hold{text}"] for level in ("50%", "80%", "90%")]
+        assert 0 < held[0] < held[1] < held[2] <= 1
+    assert values["80% intervals hold: off what is promised"] == pytest.approx(
+        abs(values["80% intervals hold"] - 0.8)
+    )
+    assert {r.case["subjects"] for r in records} == {1, 2}
 
 
 def test_a_model_is_examined_beside_them(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from bcdm.problems.scanner import draw_equispaced, draw_poisson_disc
 from bcdm.reconstruction.receiving import find_maps
 
 __all__ = [
+    "HELD_OUT",
     "MIDDLE",
     "PATTERNS",
     "SETS",
@@ -29,6 +30,7 @@ __all__ = [
     "draw_mask",
     "find_object",
     "open_set",
+    "read_images",
     "simulate_slices",
 ]
 
@@ -138,10 +140,10 @@ def open_set(name: str, data: Path | None, limit: int, *, tuning: bool, seed: in
         if not tuning:
             return [scan]
         quiet = _BRIGHT * scan.noise_std / float(scan.reference.quantile(0.99))
-        images = _read_images("ixi", data, "val")
+        images = read_images("ixi", data, "val")
         slices = simulate_slices(images, limit, seed, coils=len(scan.kspace), noise_std=quiet)
         return [replace(one, lines=scan.lines) for one in slices]
-    images = _read_images(name, data, "val" if tuning else "test")
+    images = read_images(name, data, "val" if tuning else "test")
     return simulate_slices(images, limit, seed + int(tuning))
 
 
@@ -164,8 +166,14 @@ def _open_brain(data: Path | None) -> Slice:
     return Slice("brain16", white[0].numpy(), 1.0, reference, 1.0, lines=-2, scaled=False)
 
 
-def _read_images(name: str, data: Path | None, split: str) -> list[tuple[str, NDArray[Any]]]:
-    """Magnitudes from 0 to 1, by name."""
+def read_images(name: str, data: Path | None, split: str) -> list[tuple[str, NDArray[Any]]]:
+    """Magnitudes from 0 to 1, by name: the subject's first.
+
+    Args:
+        name: A set of simulated scans.
+        data: The data folder; BCDM_DATA when left out.
+        split: "test", or "val" for others: those of openms and hku were trained on.
+    """
     places = {
         "ixi": "brain_ixi_t1/ixi_t1_axial128.npz",
         "openms": "brain_openms_raw/openms_raw_axial256.npz",

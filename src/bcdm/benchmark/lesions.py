@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -11,22 +11,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bcdm.assessment.images import choose_evenly, choose_images
+from bcdm.assessment.images import choose_evenly
 from bcdm.assessment.kept import Numbers, keep_numbers
 from bcdm.assessment.records import Column, Record
 from bcdm.assessment.statistics import bootstrap
 from bcdm.benchmark.discs import Place, choose_places, draw_disc, measure, weigh
+from bcdm.benchmark.discscans import choose_slices, count_together, list_masks, scan
 from bcdm.checkpoint import Model, load
 from bcdm.checkpoint.calibration import find_region_factors
 from bcdm.checkpoint.lesions import Lesions
-from bcdm.data import open_images
+from bcdm.errors import InputError
 from bcdm.evaluation.ranks import find_interval, resolves
-from bcdm.measurement import Measurement
-from bcdm.operators import FourierMask
-from bcdm.problems.patterns import draw_variable_density
 from bcdm.reconstruction import reconstruct
 
-__all__ = ["COLUMNS", "CONTRASTS", "KEYS", "MASKS", "RADII", "Exam", "run", "summarise"]
+__all__ = ["COLUMNS", "CONTRASTS", "KEYS", "RADII", "Exam", "run", "summarise"]
 
 RADII = (1.5, 2.0, 3.0)
 CONTRASTS = (-0.3, -0.17, -0.1, 0.1, 0.17, 0.3)
@@ -41,15 +39,8 @@ COLUMNS = (
     Column("error over spread", "error of the contrast over its spread"),
     Column("green", "green cards"),
 )
-MASKS = {
-    "points 4x": (4.0, 0.1, False),
-    "points 8x": (8.0, 0.1, False),
-    "columns 4x": (4.0, 0.06, True),
-    "columns 8x": (8.0, 0.06, True),
-}
 _LEVEL = 0.8
 _BRIGHT = 0.15  # of the range of values: below is air
-_BATCH = 8  # images that are reconstructed together
 _DISCS, _HEALTHY = 3, 2  # regions of each image
 
 
@@ -60,7 +51,7 @@ class Exam:
     Attributes:
         radii: Of discs, in pixels.
         contrasts: In parts of the range of values.
-        masks: Names of k-space masks.
+        masks: Names of k-space masks; all if none is named.
         limit: Subjects, one image each.
         samples: Of each image.
         calls: Network calls per sample.
@@ -70,7 +61,7 @@ class Exam:
 
     radii: Sequence[float] = RADII
     contrasts: Sequence[float] = CONTRASTS
-    masks: Sequence[str] = tuple(MASKS)
+    masks: Sequence[str] = ()
     limit: int = 50
     samples: int = 11
     calls: int = 12
@@ -103,7 +94,13 @@ def run(
         report: Takes a line a mask.
     """
     model = load(name)
-    images, subjects = _choose_slices(model, data, others, exam)
+    known = list_masks(model)
+    if unknown := [mask for mask in exam.masks if mask not in known]:
+        raise InputError(f"{unknown[0]!r} is no mask: choose among {', '.join(known)}")
+    exam = replace(exam, masks=exam.masks or known)
+    found_images = choose_slices(model, data, others, exam.seed)
+    subjects = [list(found_images)[k] for k in choose_evenly(len(found_images), exam.limit)]
+    images = [found_images[subject] for subject in subjects]
     parts: list[Numbers] = []
     for number, mask in enumerate(exam.masks):
         asked: dict[str, object] = {
@@ -146,45 +143,17 @@ def summarise(records: Sequence[Record]) -> Lesions:
     )
 
 
-def _choose_slices(
-    model: Model, data: Path | None, others: Path | None, exam: Exam
-) -> tuple[Tensor, list[str]]:
-    """One prepared image of each subject that was not trained on, and "set: name" of each."""
-    images: dict[str, Tensor] = {}
-    for split in ("test", "val"):
-        source, rows = choose_images(model, data, split, None)
-        names = [str(k) for k in rows] if source.subjects is None else list(source.subjects)
-        for number, name in enumerate(sorted(set(names))):
-            own = [k for k, other in enumerate(names) if other == name]
-            # The outer slices of a head show little of it.
-            own = own[len(own) // 4 : -(len(own) // 4) or None]
-            rng = np.random.default_rng([exam.seed, 1, number])
-            image = source[own[int(rng.integers(len(own)))]]
-            images[f"{split}: {name}"] = model.preparation(image)
-    if others is not None:
-        more = open_images(others, None, model.config.data.source_range)
-        for k in range(len(more)):
-            name = str(k) if more.subjects is None else more.subjects[k]
-            images[f"others: {name}"] = model.preparation(more[k])
-    chosen = [list(images)[k] for k in choose_evenly(len(images), exam.limit)]
-    return torch.stack([images[name] for name in chosen]), chosen
-
-
 @torch.no_grad()
-def _examine(model: Model, images: Tensor, mask: str, number: int, exam: Exam) -> Numbers:
+def _examine(model: Model, images: Sequence[Tensor], mask: str, number: int, exam: Exam) -> Numbers:
     """Contrasts of truth, of the image without discs and of samples; and the lights."""
-    acceleration, centre, lines = MASKS[mask]
-    size = (model.shape[-2], model.shape[-1])
-    drawn = draw_variable_density(size, acceleration, centre=centre, seed=0, lines=lines)
-    operator = FourierMask(drawn, real=True)
     found: dict[str, list[np.ndarray]] = {}
-    for rows in torch.arange(len(images)).split(_BATCH):
-        altered = [_alter(model, images[k], k, number, exam) for k in rows.tolist()]
+    together = count_together(model)
+    for first in range(0, len(images), together):
+        healthy = torch.stack(list(images[first : first + together]))
+        altered = [_alter(model, one, first + k, number, exam) for k, one in enumerate(healthy)]
         regions = [(k, one) for k, (_, own) in enumerate(altered) for one in own]
         measured = torch.stack([image for image, _ in altered])
-        measurement = Measurement.simulate(
-            measured, operator, exam.noise_std, seed=exam.seed + int(rows[0])
-        )
+        measurement = scan(model, measured, mask, exam.noise_std, exam.seed + first)
         posterior = reconstruct(
             model,
             measurement,
@@ -198,14 +167,14 @@ def _examine(model: Model, images: Tensor, mask: str, number: int, exam: Exam) -
         weights = weigh(torch.stack([one.disc for _, one in regions])[:, None])
         lights = [card.light for card in posterior.trust]
         parts = {
-            "image": np.array([int(rows[0]) + k for k, _ in regions]),
+            "image": np.array([first + k for k, _ in regions]),
             "radius": np.array([one.place.radius for _, one in regions]),
             "outer": np.array([one.place.outer for _, one in regions]),
             "pixels": np.array([float(one.disc.sum()) for _, one in regions]),
             "contrast": np.array([one.contrast for _, one in regions]),
             "truth": measure(measured[which], weights),
-            "healthy": measure(images[rows][which], weights),
-            "samples": measure(posterior.samples[:, which], weights),
+            "healthy": measure(healthy[which], weights),
+            "samples": measure(posterior.values[:, which], weights),
             "light": np.array([lights[k] for k, _ in regions]),
         }
         for name, part in parts.items():

@@ -152,13 +152,10 @@ def lesions(
     from bcdm.checkpoint import find_model
     from bcdm.checkpoint.facts import read_facts, write_facts
 
-    unknown = [name for name in masks if name not in bench.MASKS]
-    if unknown:
-        raise InputError(f"{unknown[0]!r} is no mask: choose among {', '.join(bench.MASKS)}")
     exam = bench.Exam(
         radii or bench.RADII,
         contrasts or bench.CONTRASTS,
-        masks or tuple(bench.MASKS),
+        masks,
         limit,
         samples,
         calls,
