@@ -1,6 +1,7 @@
 """Numbers of docs/scale.md are those of benchmarks/archive.json, or follow from them."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from bcdm.benchmark.failures import LARGE
 
 ROOT = Path(__file__).parents[2]
 SLICES, PASSES, PIXELS, WIDE = 10**8, 16 * 20 + 2, 64 * 64, 25
+LOOP = "CPU-seconds over a bare loop"
 # Assumed, as the page says.
 TFLOPS, GPU, CORE, STORAGE = 30.0, 2.0, 0.04, 23.0
 
@@ -26,6 +28,11 @@ class Measured:
         (found,) = [row["value"] for row in rows if case.items() <= row["case"].items()]
         return found
 
+    def tell(self, name: str, key: str) -> str:
+        """What the case of the only record of a name says."""
+        (found,) = [row["case"][key] for row in self._rows if row["name"] == name]
+        return str(found)
+
 
 def describe_measured(one: Measured) -> list[tuple[str, ...]]:
     rate = one.find("recognised as finished", by="status") / 1e6
@@ -39,6 +46,40 @@ def describe_measured(one: Measured) -> list[tuple[str, ...]]:
             f"{one.find('cost of an item of ten times more'):.2f}",
         ),
         ("finished items seen by `status`", f"{rate:.1f} million a second"),
+        ("an item, over a bare loop", f"{one.find(LOOP, exam='costs'):.3f}"),
+        ("the same by a worker of Ray", f"{one.find(LOOP, exam='ray'):.3f}"),
+    ]
+
+
+def describe_kills(one: Measured) -> list[tuple[str, ...]]:
+    parts, ray = {"scheduler": "--part, one of them twice"}, {"scheduler": "Ray, two nodes"}
+    lost = "items lost or done twice, 20 kills"
+    bits = sum(one.find("shards with other bits", **who) for who in (parts, ray))
+    return [
+        (f"{lost}, `--part`", f"{one.find('items missing or twice', **parts):.0f} of 10,000"),
+        (
+            f"{lost}, Ray on two nodes",
+            f"{one.find('items missing or twice', **ray):.0f} of 10,000",
+        ),
+        ("shards with other bits than without kills", f"{bits:.0f} of 800"),
+        ("done again, `--part`", f"{one.find('share done again, at most', **parts):.2%}"),
+        ("done again, Ray", f"{one.find('share done again, at most', **ray):.2%}"),
+    ]
+
+
+def describe_failures(one: Measured) -> list[tuple[str, ...]]:
+    quiet = "finish time without failures"
+    price = [one.find(f"overhead of failures, {kind}") for kind in ("real", "simulated")]
+    calm = [one.find(f"{quiet}, {kind}") for kind in ("real", "simulated")]
+    hard = [one.find("finish time of a real run"), one.find("finish time simulated")]
+    return [
+        ("deaths of workers", *re.findall(r"\d+", one.tell("shard", "deaths"))),
+        ("seconds of a worker, without failures", *(f"{value:.1f}" for value in calm)),
+        ("seconds of a worker, with failures", *(f"{value:.1f}" for value in hard)),
+        (
+            "price of failures, at equal speed of the processor",
+            *(f"{value:.1%}" for value in price),
+        ),
     ]
 
 
@@ -63,7 +104,9 @@ def describe_money(one: Measured) -> list[tuple[str, ...]]:
     ]
 
 
-@pytest.mark.parametrize("part", [describe_measured, describe_costs, describe_money])
+@pytest.mark.parametrize(
+    "part", [describe_measured, describe_kills, describe_failures, describe_costs, describe_money]
+)
 def test_the_page_says_what_was_measured(part) -> None:
     page = (ROOT / "docs" / "scale.md").read_text()
     rows = json.loads((ROOT / "benchmarks" / "archive.json").read_text())

@@ -357,3 +357,30 @@ def test_deepinv_is_as_recorded() -> None:
     assert all(one["holds"] is not False for one in drawn)
     gains = [one["value"] for one in drawn if one["name"] == "PSNR above the linear estimate's"]
     assert f"at least {min(gains):.1f} dB above the linear estimate" in page.read_text()
+
+
+def test_the_service_page_says_what_was_measured() -> None:
+    rows = {row["name"]: row["value"] for row in read_records("benchmarks/service.json")}
+    lost = rows["accepted jobs that were lost"] + rows["answers that are not the library's bits"]
+    share = rows["throughput over that of ideal batches, at equal CPU-seconds"]
+    told = {
+        "jobs done": f"{rows['jobs done']:.0f}",
+        "means answered": f"{rows['means answered']:.0f}",
+        "lost, or with other bits than the library's": f"{lost:.0f}",
+        "a job takes, median": f"{rows['jobs: p50']:.1f} s",
+        "a job takes, 99 of 100": f"{rows['jobs: p99']:.1f} s",
+        "a mean takes, median": f"{rows['means: p50']:.2f} s",
+        "a mean takes, 99 of 100": f"{rows['means: p99']:.2f} s",
+        "throughput over that of ideal batches": f"{share:.2f}",
+    }
+    page = ROOT / "docs/service.md"
+    assert read_table(page, "Measured (`benchmarks/service.json`") == {
+        name: [value] for name, value in told.items()
+    }
+    accepted = rows["accepted before kill -9 of everything"]
+    refused = rows["refused with 503 and Retry-After"]
+    text = " ".join(page.read_text().split())
+    assert f"{accepted + refused} jobs at once on a queue of {rows['longest queue']}: " in text
+    assert f": {refused} were refused with 503" in text
+    assert f"grew by {rows['memory that the gateway grew by']:.0f} MB" in text
+    assert f"with {accepted} jobs accepted" in text

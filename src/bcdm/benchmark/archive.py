@@ -3,18 +3,20 @@
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from bcdm.archive.entries import Entry
 from bcdm.archive.heads import HEAD, Head, begin
 from bcdm.archive.job import Job
 from bcdm.archive.local import run_local
-from bcdm.archive.markers import Counts, Marker, name_marker, read_marker
+from bcdm.archive.markers import Counts, Marker, name_marker
 from bcdm.archive.places import open_place
 from bcdm.archive.progress import Tally
 from bcdm.archive.shards import Queue
@@ -28,13 +30,15 @@ from bcdm.benchmark.small import SIZE, TINY, make_job, make_model
 from bcdm.checkpoint import load
 from bcdm.diffusion import DPMSolver, run_chain
 from bcdm.files import count_bytes
+from bcdm.measurement import Measurement
 from bcdm.networks import Backbone
-from bcdm.reconstruction.drawing import Item
-from bcdm.reconstruction.items import reconstruct_items
+from bcdm.reconstruction.drawing import Item, Progress
+from bcdm.reconstruction.fitting import Fitted
+from bcdm.reconstruction.items import Outcome
 from bcdm.reconstruction.joining import join_measurements
 from bcdm.tensors import SeededNoise
 
-__all__ = ["EXAMS", "run"]
+__all__ = ["EXAMS", "run", "time_shard"]
 
 EXAMS = ("model", "costs", "growth", "ray", "kills", "failures")
 MODEL = "ixi64-mri-scanner"
@@ -60,7 +64,7 @@ def run(
         report: Told how far it is.
     """
     torch.set_num_threads(1)
-    rounds, few = (2, 4) if smoke else (2, 50)
+    rounds, few = (2, 4) if smoke else (5, 50)
     records = _measure_model(MODEL) if "model" in exams else []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -118,62 +122,87 @@ def _time(work: Callable[[], object]) -> float:
     return time.process_time() - began
 
 
-class _Loops:
-    """Loops over the items of a shard that are in memory and kept nowhere."""
+@dataclass(frozen=True)
+class _Watched(Unit):
+    """A unit that notes how long its items take, from reading them to their numbers and cards."""
 
-    def __init__(self, unit: Unit, shard: int) -> None:
-        self._unit = unit
-        entries = unit.source.read(shard, unit.fit)
-        self._measured = [(one.id, one.fit().measure(one.slice)) for one in entries]
+    spent: list[float] = field(default_factory=list)
 
-    def reconstruct(self) -> None:
-        """The same numbers and cards, without an archive."""
-        for _ in reconstruct_items(self._unit.model, self._measured, self._unit.plan):
-            pass
-
-    @torch.no_grad()
-    def sample(self) -> None:
-        """Samples in full batches, their mean and standard deviation: torch, and no card."""
-        plan, method = self._unit.plan, self._unit.model.method
-        wanted = iter([(Item(*one), k) for one in self._measured for k in range(plan.samples)])
-        drawn = []
-        while batch := list(islice(wanted, plan.batch)):
-            denoiser = method.condition(join_measurements([item.measurement for item, _ in batch]))
-            noise = SeededNoise(plan.seed, [k for _, k in batch], [item.id for item, _ in batch])
-            levels = denoiser.schedule.grid(plan.calls)
-            drawn.append(run_chain(denoiser, DPMSolver(plan.churn), levels, noise))
-        samples = torch.cat(drawn).unflatten(0, (-1, plan.samples))
-        samples.mean(1), samples.std(1)
+    def draw(
+        self, entries: Iterator[Entry], on_step: Callable[[Progress], None] | None = None
+    ) -> Iterator[tuple[int, Entry, Fitted | None, Outcome]]:
+        """As the unit does, with an eye on the clock."""
+        drawn = super().draw(entries, on_step)
+        while True:
+            began = time.process_time()
+            one = next(drawn, None)
+            self.spent.append(time.process_time() - began)
+            if one is None:
+                return
+            yield one
 
 
-def _take_turns(works: Sequence[Callable[[], object]], number: int) -> list[float]:
-    """Times of works that are done one after the other, another one first each time."""
-    order = [(number + k) % len(works) for k in range(len(works))]
-    found = {k: _time(works[k]) for k in order}
-    return [found[k] for k in range(len(works))]
+@lru_cache(maxsize=1)
+def _watch(line: str) -> _Watched:
+    job = Job.decode(line)
+    torch.set_num_threads(job.threads)
+    unit = _open(job)
+    return _Watched(**{one.name: getattr(unit, one.name) for one in fields(unit)})
 
 
-def _summarise_ratios(
-    name: str, case: dict[str, object], ratios: list[float], limit: str | None
-) -> Record:
+def time_shard(line: str, shard: int) -> tuple[float, float]:
+    """CPU-seconds of a shard, and of that what a loop over items in memory takes.
+
+    Both are parts of one run: what the processor does beside it changes them alike.
+
+    Args:
+        line: The job.
+        shard: Its number.
+    """
+    unit = _watch(line)
+    reading = _time(lambda: _read(unit, shard))
+    unit.spent.clear()
+    whole = _time(lambda: unit.run(shard))
+    return whole, sum(unit.spent) - reading
+
+
+def _read(unit: Unit, shard: int) -> list[tuple[str, Measurement]]:
+    entries = unit.source.read(shard, unit.fit)
+    return [(one.id, one.fit().measure(one.slice)) for one in entries]
+
+
+@torch.no_grad()
+def _sample(unit: Unit, shard: int) -> None:
+    """Samples in full batches, their mean and standard deviation: torch, and no card."""
+    plan, method = unit.plan, unit.model.method
+    items = _read(unit, shard)
+    wanted = iter([(Item(*one), k) for one in items for k in range(plan.samples)])
+    drawn = []
+    while batch := list(islice(wanted, plan.batch)):
+        denoiser = method.condition(join_measurements([item.measurement for item, _ in batch]))
+        noise = SeededNoise(plan.seed, [k for _, k in batch], [item.id for item, _ in batch])
+        levels = denoiser.schedule.grid(plan.calls)
+        drawn.append(run_chain(denoiser, DPMSolver(plan.churn), levels, noise))
+    samples = torch.cat(drawn).unflatten(0, (-1, plan.samples))
+    samples.mean(1), samples.std(1)
+
+
+def _compare(case: dict[str, object], found: Sequence[tuple[float, float]], limit: str) -> Record:
+    ratios = [whole / inside for whole, inside in found]
     middle, interval = float(np.median(ratios)), bootstrap(ratios, statistic=np.median)
-    return Record(name, case, middle, interval=interval, required=limit)
+    return Record("CPU-seconds over a bare loop", case, middle, "", interval, limit)
 
 
 def _measure_overhead(job: Job, rounds: int, items: int, report: Report) -> list[Record]:
-    """Shards in turn with the bare loop over the same items."""
-    unit, found = _open(job), []
-    for shard in range(rounds):
-        loop = _Loops(unit, shard).reconstruct
-        found.append(_take_turns([lambda shard=shard: unit.run(shard), loop], shard))  # type: ignore[misc]
-        report(f"shard {shard}: {found[-1][0]:.2f} s, loop {found[-1][1]:.2f} s")
+    """What a shard costs over the loop that is inside of it."""
+    found = [time_shard(job.encode(), shard) for shard in range(rounds)]
     # Without cards, once: what it says of the archive's price is nothing, but of a card's.
-    alone = _time(_Loops(unit, 0).sample) / items
+    alone = _time(lambda: _sample(_watch(job.encode()), 0)) / items
     case: dict[str, object] = {"exam": "costs", "scheduler": "local", "shard": items}
     own, same = (float(np.median([one[k] / items for one in found])) for k in range(2))
-    ratios = [one / other for one, other in found]
+    report(f"{own:.3f} CPU-s an item, {same:.3f} in the loop")
     return [
-        _summarise_ratios("CPU-seconds over a bare loop", case, ratios, LOCAL_LIMIT),
+        _compare(case, found, LOCAL_LIMIT),
         Record("item of the archive", case, own, "CPU-s"),
         Record("item of the loop", case, same, "CPU-s"),
         Record("item by sampling alone", case, alone, "CPU-s"),
@@ -204,27 +233,17 @@ def _measure_growth(folder: Path, items: int, report: Report) -> list[Record]:
 
 
 def _measure_ray(job: Job, rounds: int, items: int, report: Report) -> list[Record]:
-    """Shards by a worker of Ray, in turn with the loop in this process while the worker waits."""
+    """The same in a worker of Ray, whose own threads count, too."""
     from bcdm.archive import cluster
 
-    head = begin(job, lambda _: None)
-    unit, place, found = open_unit(job, head), open_place(job.out), []
+    begin(job, report)
     with cluster.start("local", 1):
         import ray
 
-        task = ray.remote(num_cpus=1)(cluster.do_shard)
-        for shard in range(rounds):
-            loops = _Loops(unit, shard)
-            before = _time(loops.reconstruct)
-            ray.get(task.remote(job.encode(), shard))
-            after = _time(loops.reconstruct)
-            marker = read_marker(place, shard, head.id)
-            assert marker is not None
-            found.append(2 * marker.seconds / (before + after))
-            report(f"shard {shard}: {marker.seconds:.2f} s, loop {before:.2f} and {after:.2f} s")
-    case: dict[str, object] = {"exam": "ray", "scheduler": "Ray", "shard": items}
-    # The first one warms the worker up.
-    return [_summarise_ratios("CPU-seconds over a bare loop", case, found[1:], RAY_LIMIT)]
+        task = ray.remote(num_cpus=1)(time_shard)
+        # The first one warms the worker up.
+        found = [ray.get(task.remote(job.encode(), shard)) for shard in range(rounds)][1:]
+    return [_compare({"exam": "ray", "scheduler": "Ray", "shard": items}, found, RAY_LIMIT)]
 
 
 def _measure_recognition(folder: Path, shards: int, report: Report) -> list[Record]:
