@@ -43,7 +43,7 @@ def test_kills_of_ray() -> None:
     pytest.importorskip("ray")
     from bcdm.benchmark.kills import run
 
-    rows = run(3, 60, 5, parts=False, ray=True, report=print)
+    rows = run(3, 300, 5, parts=False, ray=True, report=print)
     assert rows[0].case["kills"] == "1 driver, 1 raylet, 1 worker"
     assert [row.holds for row in rows] == [True] * 4
 

@@ -1,0 +1,331 @@
+"""Numbers of README and docs are those of records."""
+
+import itertools
+import json
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TASKS = ("mri", "deblur", "sr", "inpaint")
+METHODS = {  # what the page calls a method, beside its name in the records
+    "total variation": "TV",
+    "Unrolled": "Unrolled",
+    "MMPS, the best guided method in CRPS": "MMPS",
+    "dual input, EDM preconditioning": "DI",
+    "BCDM as in the paper, 4 passes a call": "BCDM (paper)",
+    "BCDM, our default, 1 pass a call": "BCDM",
+}
+ZEROS = "experiments/zeros.json"
+SCANS = {
+    "bcdm": "ours",
+    "control": "linear Gaussian posterior",
+    "CG-SENSE": "CG-SENSE",
+    "l1-wavelet": "l1-wavelet",
+    "total variation": "total variation",
+}
+CASES = {"mri64": "points 8x", "faces64": "inpainting, 24x24"}
+
+
+def read_table(page: Path, start: str) -> dict[str, list[str]]:
+    """The rows of a table below the line that begins with `start`, by their first cell."""
+    lines = page.read_text().splitlines()
+    first = next(k for k, line in enumerate(lines) if line.startswith(start))
+    head = next(k for k in range(first, len(lines)) if lines[k].startswith("|"))
+    rows = {}
+    for line in lines[head + 2 :]:
+        if not line.startswith("|"):
+            break
+        name, *cells = (cell.strip().strip("*") for cell in line.strip("|").split("|"))
+        rows[name] = cells
+    return rows
+
+
+def read_records(path: str) -> list[dict[str, Any]]:
+    return json.loads((ROOT / path).read_text())
+
+
+def test_errors_on_the_real_scan_are_those_of_the_record() -> None:
+    """Also what README and limits count: with how many masks it is nearer to the reference."""
+    found = {
+        (record["case"]["mask"], record["case"]["method"]): record["value"]
+        for record in read_records("experiments/scans/results.json")
+        if record["name"] == "NRMSE in the head" and record["case"]["set"] == "brain16"
+    }
+    text = (ROOT / "docs/results.md").read_text().split("## A real scan of 16 coils")[1]
+    _, _, *rows = (row for row in text.split("## ")[0].splitlines() if row.startswith("|"))
+    shown = {
+        cells[0]: cells[1:] for cells in ([c.strip() for c in r.split("|")[1:-1]] for r in rows)
+    }
+    masks = sorted({mask for mask, _ in found})
+    assert sorted(shown) == masks
+    for mask, cells in shown.items():
+        assert cells == [f"{found[mask, name]:.3f}".lstrip("0") for name in SCANS.values()]
+    nearer = {
+        name: sum(found[mask, "ours"] < found[mask, name] for mask in masks)
+        for name in SCANS.values()
+    }
+    assert (len(masks), nearer["CG-SENSE"]) == (8, 8)
+    words = {5: "five", 6: "six"}
+    wavelets, gradients = (words[nearer[name]] for name in ("l1-wavelet", "total variation"))
+    readme, limits = (
+        " ".join((ROOT / name).read_text().split()) for name in ("README.md", "docs/limits.md")
+    )
+    assert (
+        f"beat l1-wavelet in NRMSE with {wavelets} masks of eight, total variation with {gradients}"
+        in readme
+    )
+    assert f"than l1-wavelet with {wavelets} and than total variation with {gradients}" in limits
+
+
+def test_simulated_scans_are_won_with_all_masks_as_the_readme_says() -> None:
+    found = {
+        (record["case"]["mask"], record["case"]["method"], record["name"]): record["value"]
+        for record in read_records("experiments/scans/results.json")
+        if record["case"]["set"] == "ixi" and "method" in record["case"]
+    }
+    masks = {mask for mask, *_ in found}
+    assert len(masks) == 4
+    for mask, rival in itertools.product(masks, ("l1-wavelet", "total variation")):
+        for method in (rival, "ours by one call"):
+            assert found[mask, method, "slices"] == 128
+        error = "NRMSE in the head"
+        assert found[mask, "ours by one call", error] < found[mask, rival, error]
+    assert "on 128 simulated test slices, 4x and 8x, both with all four" in " ".join(
+        (ROOT / "README.md").read_text().split()
+    )
+
+
+@pytest.mark.parametrize(
+    ("title", "name", "scale", "digits"),
+    [
+        ("PSNR in dB:", "PSNR, average", 1, 2),
+        ("CRPS times 1000:", "CRPS, samples", 1000, 0),
+    ],
+)
+def test_quality_on_the_papers_tasks_is_that_of_the_records(
+    title: str, name: str, scale: int, digits: int
+) -> None:
+    found = {
+        (task, record["case"].get("method")): record["value"]
+        for task in TASKS
+        for record in read_records(f"experiments/paper/{task}/results.json")
+        if record["name"] == name
+    }
+    rows = read_table(ROOT / "docs/results.md", title)
+    assert set(rows) == set(METHODS)
+    for row, cells in rows.items():
+        shown = [f"{scale * found[task, METHODS[row]]:.{digits}f}" for task in TASKS]
+        assert cells == shown, row
+
+
+def test_distances_to_exact_posteriors_are_those_of_the_records() -> None:
+    found = {
+        (r["case"]["method"], r["case"]["calls"], r["case"]["d/dy"]): r["value"]
+        for name in ("mixture", "learned")
+        for r in read_records(f"benchmarks/{name}.json")
+        if r["name"] == "sliced W1 / floor"
+    }
+    cases = ("8/1", "8/2", "8/4", "80/1", "80/2", "80/4")
+    for row, cells in read_table(ROOT / "docs/results.md", "| d / dy").items():
+        calls = int(re.findall(r"(\d+) calls", row)[0])
+        name = row.split(",")[0]
+        if name.startswith("our sampler"):
+            name = "exact posterior, SDE" if "SDE" in row else "exact posterior, ODE"
+        elif name == "BCDM":
+            name = "BCDM, learned for the family"
+        values = [found.get((name, calls, case)) for case in cases]
+        assert cells == ["" if value is None else f"{value:.2f}" for value in values], row
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/results.md"])
+def test_the_crps_stands_beside_its_control(page: str) -> None:
+    found: dict[tuple[str, str], float] = {}
+    for family, case in CASES.items():
+        for record in read_records(f"experiments/families/{family}.results.json"):
+            own = record["case"]
+            if (own.get("case"), own.get("noise_std")) == (case, 0.02) and "model" in own:
+                found[own["model"], f"{record['name']}, {own.get('estimate')}"] = record["value"]
+    for record in read_records(ZEROS):
+        own = record["case"]
+        if (own.get("case"), own.get("noise_std")) in {(case, 0.02) for case in CASES.values()}:
+            found[own["model"], f"control, {record['name']}"] = record["value"]
+    rows = read_table(ROOT / page, "| model")
+    assert len(rows) == 4
+    for model, (_, crps, control, over, psnr) in rows.items():
+        name = re.findall(r"[\w-]+", model)[0]
+        mine, theirs = found[name, "CRPS, samples"], found[name, "control, CRPS"]
+        assert [crps, control] == [f"{1000 * value:.0f}" for value in (mine, theirs)]
+        assert over == drop_zero(mine / theirs)
+        assert psnr == f"{found[name, 'PSNR, sample mean']:.1f}"
+    if page == "README.md":
+        return
+    for model, cells in read_table(ROOT / page, "| of these models").items():
+        name = re.findall(r"[\w-]+", model)[0]
+        names = ("coverage 90%", "chi-square per degree of freedom")
+        estimates = ("all pixels", "single sample")
+        covered, fit = (
+            [found[name, f"{metric}, {estimate}"], found[name, f"control, {metric}"]]
+            for metric, estimate in zip(names, estimates, strict=True)
+        )
+        assert cells == [f"{100 * value:.1f} %" for value in covered] + [
+            f"{value:.2f}" for value in fit
+        ]
+
+
+def drop_zero(value: float) -> str:
+    return f"{value:.2f}".removeprefix("0")
+
+
+def find_value(path: str, name: str, **case: object) -> float:
+    (found,) = (
+        record["value"]
+        for record in read_records(path)
+        if record["name"] == name and case.items() <= record["case"].items()
+    )
+    return float(found)
+
+
+def test_what_trained_models_reach_is_that_of_the_records() -> None:
+    rows = read_table(ROOT / "docs/results.md", "Of trained models this")
+    models = {"faces64-inpaint": "faces/inpaint64", "ixi64-mri8x": "mri/ixi64"}
+    for cells, (model, path) in zip(rows.values(), models.items(), strict=True):
+        own = partial(find_value, f"experiments/{path}.results.json")
+        images = {"ixi64-mri8x": 130, "faces64-inpaint": 128}[model]
+        control = partial(find_value, ZEROS, model=model, images=images)
+        crps = [find("CRPS", estimate="samples") for find in (own, control)]
+        covered = [find("coverage 90%", estimate="all pixels") for find in (own, control)]
+        name = "chi-square per degree of freedom"
+        fit = [find(name, estimate="single sample") for find in (own, control)]
+        tarp = [find("TARP distance from diagonal") for find in (own, control)]
+        assert cells == [
+            drop_zero(crps[0] / crps[1]),
+            f"+{own('PSNR gain over zero-filled'):.1f} dB",
+            "; ".join(f"{100 * value:.1f} %" for value in covered),
+            "; ".join(map(drop_zero, fit)),
+            "; ".join(map(drop_zero, tarp)),
+        ]
+
+
+def test_families_are_as_in_the_records() -> None:
+    rows = list(read_table(ROOT / "docs/results.md", "| | ixi64-mri | faces64").values())
+    for k, (family, model) in enumerate((("mri64", "ixi64-mri"), ("faces64", "faces64"))):
+        path = f"experiments/families/{family}.results.json"
+        margin = "margin over the rival, operators never drawn"
+        (over,) = (
+            record
+            for record in read_records(path)
+            if record["name"] == margin and record["case"]["metric"] == "PSNR, sample mean"
+        )
+        low, high = over["interval"]
+        assert rows[0][k] == f"+{over['value']:.2f} dB [{low:.2f}, {high:.2f}]"
+        covered = [
+            record["value"]
+            for record in read_records(path)
+            if record["name"] == "coverage 90%" and record["case"].get("model") == model
+        ]
+        assert rows[2][k] == f"{100 * min(covered):.0f} to {100 * max(covered):.0f} %"
+        assert rows[7][k] == f"{find_value(path, 'PSNR behind the specialist'):.1f} dB"
+        control = [
+            record
+            for record in read_records(ZEROS)
+            if record["case"]["model"] == model and "case" in record["case"]
+        ]
+        ratios = []
+        for record in (one for one in control if one["name"] == "CRPS"):
+            where = {key: record["case"][key] for key in ("case", "noise_std")}
+            ratios.append(find_value(path, "CRPS", model=model, **where) / record["value"])
+        assert rows[1][k] == f"{drop_zero(min(ratios))} to {drop_zero(max(ratios))}"
+        for row, name, scale in ((3, "coverage 90%", 100), (5, "chi-square per degree", 1)):
+            values = [scale * r["value"] for r in control if r["name"].startswith(name)]
+            ends = (min(values), max(values))
+            shown = "{:.0f} to {:.0f} %".format(*ends)
+            assert rows[row][k] == (shown if scale == 100 else " to ".join(map(drop_zero, ends)))
+
+
+def test_the_fallback_is_as_recorded() -> None:
+    records = read_records("benchmarks/fallback.json")
+    table = read_table(ROOT / "docs/methods.md", "One slice was tried")
+    for (std, noise), (calls, linear, mean, card) in zip(
+        ((1.0, 4), (1.5, 2)), table.values(), strict=True
+    ):
+        own = [
+            row
+            for row in records
+            if row["case"]["operator"] == f"gaussian_blur, std {std}"
+            and row["case"].get("by", "MMPS").startswith("MMPS")
+        ]
+        found = {(row["name"], row["case"]["estimate"]): row["value"] for row in own}
+        assert {row["case"]["noise_std of 255"] for row in own} == {noise}
+        assert {str(row["case"]["calls"]) for row in own} == {calls}
+        assert f"{found['PSNR', 'linear estimate']:.1f}" == linear
+        assert f"{found['PSNR', 'sample mean']:.1f}" == mean
+        fit = found["chi-square per degree of freedom", "single sample"]
+        assert f"chi-square {fit:.3g}".rstrip("0") in card or f"chi-square {fit:.2g}" in card
+
+
+def test_deepinv_is_as_recorded() -> None:
+    records = read_records("benchmarks/deepinv.json")
+    drawn = [*records, *read_records("benchmarks/deepinv-fallback.json")]
+    page = ROOT / "docs/guides/deepinv.md"
+    for name, cells in read_table(page, "## What was measured").items():
+        kind, error, seconds, *quality = cells
+        images = {
+            row["case"]["estimate"]: f"{row['value']:.1f}"
+            for row in drawn
+            if row["name"] == "PSNR" and row["case"]["physics"] == name
+        }
+        assert [images["linear estimate"], images["sample mean"]] == quality
+        own = [row for row in records if row["case"]["physics"] == name]
+        found = {row["name"]: row["value"] for row in own}
+        assert {row["case"]["operator"] for row in own} == {kind}
+        assert f"{found['f(A^T A) beside dense, relative']:.0e}".replace("e-0", "e-") == error
+        assert f"{found['time of a call']:.2f}" == seconds
+    assert all(one["holds"] is not False for one in drawn)
+    gains = [one["value"] for one in drawn if one["name"] == "PSNR above the linear estimate's"]
+    assert f"at least {min(gains):.1f} dB above the linear estimate" in page.read_text()
+
+
+def test_the_service_page_says_what_was_measured() -> None:
+    rows = {row["name"]: row["value"] for row in read_records("benchmarks/service.json")}
+    lost = rows["accepted jobs that were lost"] + rows["answers that are not the library's bits"]
+    share = rows["throughput over that of ideal batches, at equal CPU-seconds"]
+    told = {
+        "jobs done": f"{rows['jobs done']:.0f}",
+        "means answered": f"{rows['means answered']:.0f}",
+        "lost, or with other bits than the library's": f"{lost:.0f}",
+        "a job takes, median": f"{rows['jobs: p50']:.1f} s",
+        "a job takes, 99 of 100": f"{rows['jobs: p99']:.1f} s",
+        "a mean takes, median": f"{rows['means: p50']:.2f} s",
+        "a mean takes, 99 of 100": f"{rows['means: p99']:.2f} s",
+        "throughput over that of ideal batches": f"{share:.2f}",
+    }
+    page = ROOT / "docs/service.md"
+    assert read_table(page, "Measured (`benchmarks/service.json`") == {
+        name: [value] for name, value in told.items()
+    }
+    accepted = rows["accepted before kill -9 of everything"]
+    refused = rows["refused with 503 and Retry-After"]
+    text = " ".join(page.read_text().split())
+    assert f"{accepted + refused} jobs at once on a queue of {rows['longest queue']}: " in text
+    assert f": {refused} were refused with 503" in text
+    assert f"grew by {rows['memory that the gateway grew by']:.0f} MB" in text
+    assert f"with {accepted} jobs accepted" in text
+
+
+def test_coverage_of_scans_is_what_was_measured() -> None:
+    rows = read_records("experiments/scans/coverage.json")
+    held = {(row["case"]["mask"], row["name"]): row["value"] for row in rows}
+    count = {row["case"]["mask"]: row["case"]["subjects"] for row in rows}
+    control = "linear Gaussian posterior"
+    told = read_table(ROOT / "experiments/scans/README.md", "## Do intervals hold?")
+    assert set(told) == set(count)
+    for mask, cells in told.items():
+        crps = [f"{held[mask, name]:.1f}" for name in ("CRPS x 1000", f"CRPS x 1000, {control}")]
+        names = [f"{level}% intervals hold" for level in (50, 80, 90)]
+        names.append(f"80% intervals hold, {control}")
+        shares = [f"{100 * held[mask, name]:.1f} %" for name in names]
+        assert cells == [str(count[mask]), *crps, *shares]
