@@ -86,7 +86,13 @@ def main() -> None:
     others = tune_on_others(given.data, coils, fitted.noise_std, acceleration)
     with torch.no_grad():
         ours = reconstruct(
-            model, measurement, samples=given.samples, calls=given.calls, seed=SEED, force=True
+            model,
+            measurement,
+            samples=given.samples,
+            calls=given.calls,
+            seed=SEED,
+            scale_taken=fitted.units.taken,
+            force=True,
         )
     mean = ours.image[0, 0]
     blank = Case(measurement, mean, find_object(mean), 0.0)
