@@ -329,3 +329,37 @@ def test_coverage_of_scans_is_what_was_measured() -> None:
         names.append(f"80% intervals hold, {control}")
         shares = [f"{100 * held[mask, name]:.1f} %" for name in names]
         assert cells == [str(count[mask]), *crps, *shares]
+
+
+def test_lesions_of_brain_mri_are_as_recorded() -> None:
+    rows = read_records("experiments/lesions/brain-mri.json")
+    found = {(row["case"]["regions"], row["name"]): row["value"] for row in rows}
+    told = read_table(ROOT / "experiments/lesions/README.md", "## Several coils at 128x128")
+    names = {
+        "on the right side, brighter or darker": "direction right",
+        "discs whose 80 % interval holds": "coverage of 80 % intervals",
+        "the same, widened": "coverage of widened 80 % intervals",
+        "discs outside of all samples (20 % expected)": "outside of the range of samples",
+        "green cards": "green cards",
+    }
+    groups = ("all discs", "discs, poisson 8x", "discs, equispaced 4x")
+    for title, name in names.items():
+        assert told[title] == [f"{100 * found[group, name]:.0f} %" for group in groups]
+    kept = [found[group, "part of the contrast in the mean"] for group in groups]
+    assert told["part of the contrast in the mean"] == [drop_zero(value) for value in kept]
+    widened = "coverage of widened 80 % intervals"
+    values = [found["all discs", name] for name in ("outside of the range of samples", widened)]
+    values.append(found["healthy places, subjects of test", widened])
+    shown = [f"{100 * value:.0f} %" for value in values]
+    text = " ".join((ROOT / "docs/trust.md").read_text().split())
+    assert "{} lie outside of all samples, widened 80 % intervals hold {}".format(*shown) in text
+    assert f"of the discs and {shown[2]} of healthy places of test subjects" in text
+
+
+def test_false_alarms_of_brain_mri_are_as_recorded() -> None:
+    rows = read_records("experiments/scans/trust.json")
+    right = [row for row in rows if row["name"] == "false alarms"]
+    count = sum(row["case"]["measurements"] for row in right)
+    flagged = round(sum(row["value"] * row["case"]["measurements"] for row in right))
+    text = (ROOT / "docs/trust.md").read_text()
+    assert f"of {count} of brain-mri {flagged} ({flagged / count:.0%})".replace("%", " %") in text
