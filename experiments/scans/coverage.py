@@ -5,11 +5,12 @@ noise_std .02, masks of 4x and 8x in turn; inside of the head, by the calibratio
 shipped with. The control is the same method with a network of zeros, whose intervals nobody fits.
 """
 
-import argparse
 from collections import defaultdict
 from pathlib import Path
 
 import torch
+from experiments.scans.trust import MASKS
+from experiments.scans.undersampled import read_command
 
 from bcdm.assessment.records import Record, write_records
 from bcdm.assessment.statistics import bootstrap
@@ -25,7 +26,6 @@ LEVELS = (0.5, 0.8, 0.9)
 OFF = "<= 0.03"  # from what is promised
 SEED = 400
 SAMPLES = 19  # the fewest that have a 90 % interval
-MASKS = [(pattern, factor) for factor in (4.0, 8.0) for pattern in ("equispaced", "poisson")]
 
 
 def choose_slices(data: Path, limit: int) -> list[Slice]:
@@ -97,14 +97,6 @@ def run(model: Model, data: Path, command: str, *, limit: int, calls: int) -> li
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m experiments.scans.coverage")
-    parser.add_argument("model")
-    parser.add_argument("data", type=Path)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--limit", type=int, default=25)
-    parser.add_argument("--calls", type=int, default=12)
-    given = parser.parse_args()
-    asked = f"--limit {given.limit} --calls {given.calls}"
-    said = f"python -m experiments.scans.coverage {Path(given.model).name} DATA OUT.json {asked}"
-    found = run(load(given.model), given.data, said, limit=given.limit, calls=given.calls)
+    given = read_command("coverage", limit=25, calls=12)
+    found = run(load(given.model), given.data, given.said, limit=given.limit, calls=given.calls)
     write_records(given.out, found)

@@ -51,7 +51,7 @@ def draw(path: Path, pictures: dict[str, Tensor], inside: Tensor) -> None:
 
 def main() -> None:
     """Reads the command line, draws the picture."""
-    given = read_command("picture")
+    given = read_command("picture", samples=16, calls=12)
     (scan,) = open_set("brain16", given.data, 1, tuning=False, seed=SEED)
     case = scan.undersample(draw_mask(PATTERN, ACCELERATION, scan, SEED))
     pictures = {"fully sampled: the reference": case.reference}

@@ -4,7 +4,6 @@ Test slices of IXI at 128x128 as 8 drawn coils see them, with a drawn phase, noi
 4x and 8x in turn, equispaced columns and Poisson discs. What is wrong is wrong in one way only.
 """
 
-import argparse
 import io
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from experiments.scans.undersampled import read_command
 
 from bcdm.assessment.images import choose_evenly
 from bcdm.assessment.records import Record, write_records
@@ -171,24 +171,6 @@ def run(
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m experiments.scans.trust")
-    parser.add_argument("model")
-    parser.add_argument("data", type=Path)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--right", type=int, default=40)
-    parser.add_argument("--wrong", type=int, default=20)
-    parser.add_argument("--calls", type=int, default=12)
-    given = parser.parse_args()
-    asked = " ".join(f"--{name} {getattr(given, name)}" for name in ("right", "wrong", "calls"))
-    said = f"python -m experiments.scans.trust {Path(given.model).name} DATA OUT.json {asked}"
-    write_records(
-        given.out,
-        run(
-            load(given.model),
-            given.data,
-            said,
-            right=given.right,
-            wrong=given.wrong,
-            calls=given.calls,
-        ),
-    )
+    given = read_command("trust", right=40, wrong=20, calls=12)
+    counts = {key: getattr(given, key) for key in ("right", "wrong", "calls")}
+    write_records(given.out, run(load(given.model), given.data, given.said, **counts))

@@ -62,20 +62,29 @@ def draw(path: Path, pictures: dict[str, Tensor], spread: Tensor) -> None:
         figure.savefig(partial, dpi=110, format="png")
 
 
-def read_command(name: str) -> argparse.Namespace:
-    """Model, data and picture, and how samples are drawn."""
+def read_command(name: str, **numbers: int) -> argparse.Namespace:
+    """Model, data, where to write, and numbers; `said` is the command for records.
+
+    Args:
+        name: Of the module.
+        numbers: Options and their defaults.
+    """
     parser = argparse.ArgumentParser(prog=f"python -m experiments.scans.{name}")
     parser.add_argument("model")
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--samples", type=int, default=16)
-    parser.add_argument("--calls", type=int, default=12)
-    return parser.parse_args()
+    for key, default in numbers.items():
+        parser.add_argument(f"--{key}", type=int, default=default)
+    given = parser.parse_args()
+    asked = " ".join(f"--{key} {getattr(given, key)}" for key in numbers)
+    model, out = Path(given.model).name, f"OUT{given.out.suffix}"
+    given.said = f"python -m experiments.scans.{name} {model} DATA {out} {asked}"
+    return given
 
 
 def main() -> None:
     """Reads the command line, writes the picture and what the card says beside it."""
-    given = read_command("undersampled")
+    given = read_command("undersampled", samples=16, calls=12)
     model = load(given.model)
     scan = read_scan(given.data / SCAN)
     fitted = fit_scan(scan, model)
@@ -107,8 +116,7 @@ def main() -> None:
     (card,) = ours.trust
     inside = blank.inside
     said = {
-        "command": f"python -m experiments.scans.undersampled {Path(given.model).name} DATA OUT.png"
-        f" --samples {given.samples} --calls {given.calls}",
+        "command": given.said,
         "seed": SEED,
         "acceleration": round(acceleration, 2),
         "noise_std": round(fitted.noise_std, 4),

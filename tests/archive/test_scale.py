@@ -114,6 +114,15 @@ def test_the_page_says_what_was_measured(part) -> None:
         assert f"| {' | '.join(words)} |" in page
 
 
+def test_the_page_says_what_sampling_alone_takes() -> None:
+    one = Measured(json.loads((ROOT / "benchmarks" / "archive.json").read_text()))
+    share = one.find("item by sampling alone") / one.find("item of the archive")
+    assert (
+        f"samples without cards take {share:.2f} of an item"
+        in (ROOT / "docs" / "scale.md").read_text()
+    )
+
+
 def describe_fleets() -> list[tuple[str, ...]]:
     ray = replace(LARGE, shards=300_000)
     parts = replace(LARGE, shards=100_000, driver_lifetime=float("inf"))
