@@ -45,6 +45,26 @@ def test_own_masks_are_taken_and_bad_ones_refused(tmp_path: Path) -> None:
         run(str(path), "", draws=1, report=lambda _: None)
 
 
+def test_masks_of_several_coils_are_judged_at_any_size(tmp_path: Path) -> None:
+    masks = {"acceleration": [1, 8], "patterns": ["random_columns", "poisson"]}
+    several = SETTINGS | {
+        "operator": {
+            "kind": "family",
+            "members": [{"kind": "receivers", "coils": [1, 4], "partial": 0.5, "masks": masks}],
+        }
+    }
+    path = tmp_path / "a.yaml"
+    path.write_text(yaml.safe_dump(several))
+    own = {record.case["masks"]: record for record in run(str(path), "", draws=4, report=print)}
+    assert own["poisson"].value == 1
+    assert own["poisson, partial Fourier"].required == ">= 0.95"
+    assert own["poisson 20x"].value == 0
+    # Settings that state no sizes are for one: another is refused.
+    records = run(str(path), "", draws=1, size=(48, 40), report=print)
+    assert {record.value for record in records} == {0.0}
+    assert records[0].case["size"] == [48, 40]
+
+
 def test_coins_give_the_acceleration_on_average() -> None:
     masks = [draw_coin_lines((2, 64), 4, 0.08, np.random.default_rng(k)) for k in range(500)]
     counts = np.array([int(mask[0].sum()) for mask in masks])

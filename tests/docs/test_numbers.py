@@ -1,15 +1,12 @@
 """Numbers of README and docs are those of records."""
 
 import itertools
-import json
 import re
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.records import ROOT, drop_zero, read_records, read_table
 
-ROOT = Path(__file__).resolve().parents[2]
 TASKS = ("mri", "deblur", "sr", "inpaint")
 METHODS = {  # what the page calls a method, beside its name in the records
     "total variation": "TV",
@@ -28,24 +25,6 @@ SCANS = {
     "total variation": "total variation",
 }
 CASES = {"mri64": "points 8x", "faces64": "inpainting, 24x24"}
-
-
-def read_table(page: Path, start: str) -> dict[str, list[str]]:
-    """The rows of a table below the line that begins with `start`, by their first cell."""
-    lines = page.read_text().splitlines()
-    first = next(k for k, line in enumerate(lines) if line.startswith(start))
-    head = next(k for k in range(first, len(lines)) if lines[k].startswith("|"))
-    rows = {}
-    for line in lines[head + 2 :]:
-        if not line.startswith("|"):
-            break
-        name, *cells = (cell.strip().strip("*") for cell in line.strip("|").split("|"))
-        rows[name] = cells
-    return rows
-
-
-def read_records(path: str) -> list[dict[str, Any]]:
-    return json.loads((ROOT / path).read_text())
 
 
 def test_errors_on_the_real_scan_are_those_of_the_record() -> None:
@@ -174,10 +153,6 @@ def test_the_crps_stands_beside_its_control(page: str) -> None:
         assert cells == [f"{100 * value:.1f} %" for value in covered] + [
             f"{value:.2f}" for value in fit
         ]
-
-
-def drop_zero(value: float) -> str:
-    return f"{value:.2f}".removeprefix("0")
 
 
 def find_value(path: str, name: str, **case: object) -> float:
@@ -316,21 +291,6 @@ def test_the_service_page_says_what_was_measured() -> None:
     assert f"with {accepted} jobs accepted" in text
 
 
-def test_coverage_of_scans_is_what_was_measured() -> None:
-    rows = read_records("experiments/scans/coverage.json")
-    held = {(row["case"]["mask"], row["name"]): row["value"] for row in rows}
-    count = {row["case"]["mask"]: row["case"]["subjects"] for row in rows}
-    control = "linear Gaussian posterior"
-    told = read_table(ROOT / "experiments/scans/README.md", "## Do intervals hold?")
-    assert set(told) == set(count)
-    for mask, cells in told.items():
-        crps = [f"{held[mask, name]:.1f}" for name in ("CRPS x 1000", f"CRPS x 1000, {control}")]
-        names = [f"{level}% intervals hold" for level in (50, 80, 90)]
-        names.append(f"80% intervals hold, {control}")
-        shares = [f"{100 * held[mask, name]:.1f} %" for name in names]
-        assert cells == [str(count[mask]), *crps, *shares]
-
-
 def test_lesions_of_brain_mri_are_as_recorded() -> None:
     rows = read_records("experiments/lesions/brain-mri.json")
     found = {(row["case"]["regions"], row["name"]): row["value"] for row in rows}
@@ -354,12 +314,3 @@ def test_lesions_of_brain_mri_are_as_recorded() -> None:
     text = " ".join((ROOT / "docs/trust.md").read_text().split())
     assert "{} lie outside of all samples, widened 80 % intervals hold {}".format(*shown) in text
     assert f"of the discs and {shown[2]} of healthy places of test subjects" in text
-
-
-def test_false_alarms_of_brain_mri_are_as_recorded() -> None:
-    rows = read_records("experiments/scans/trust.json")
-    right = [row for row in rows if row["name"] == "false alarms"]
-    count = sum(row["case"]["measurements"] for row in right)
-    flagged = round(sum(row["value"] * row["case"]["measurements"] for row in right))
-    text = (ROOT / "docs/trust.md").read_text()
-    assert f"of {count} of brain-mri {flagged} ({flagged / count:.0%})".replace("%", " %") in text

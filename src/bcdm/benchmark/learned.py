@@ -15,16 +15,8 @@ from torch import Tensor, nn
 
 from bcdm.assessment.records import Record
 from bcdm.assessment.statistics import bootstrap
-from bcdm.benchmark.mixture import (
-    SAMPLES,
-    SCALE,
-    TUNING,
-    Instance,
-    draw_exact,
-    find_distance,
-    load_instances,
-    make_prior,
-)
+from bcdm.benchmark.instances import SCALE, TUNING, Instance, load_instances, make_prior
+from bcdm.benchmark.mixture import SAMPLES, draw_exact, find_distance
 from bcdm.diffusion import VP, DPMSolver, sample
 from bcdm.methods import Bayesian, Parameterisation
 from bcdm.networks.unrolled import Projection

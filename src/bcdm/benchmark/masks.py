@@ -7,6 +7,7 @@ training that may take hours.
 import math
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -19,9 +20,11 @@ from bcdm.checkpoint.building import build_problems
 from bcdm.checkpoint.settings import load_config
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
-from bcdm.operators import FourierMask
+from bcdm.operators import FourierMask, LinearOperator, Sense
 from bcdm.problems import DrawnProblems, Familiarity
+from bcdm.problems.coils import draw_birdcage
 from bcdm.problems.families import KSpace
+from bcdm.problems.receivers import Receivers, cut_mask
 
 __all__ = ["COLUMNS", "KEYS", "draw_coin_lines", "find_family", "judge_masks", "list_bad", "run"]
 
@@ -30,10 +33,17 @@ COLUMNS = (Column("accepted", "fraction of masks accepted"),)
 
 Draw = Callable[[np.random.Generator], Tensor]
 _SPARSE = 20.0  # acceleration that is beyond what is trained for
+_COILS = 8  # around a mask, where a model is for several
 
 
 def run(
-    model: str, command: str, *, draws: int, seed: int = 0, report: Callable[[str], None]
+    model: str,
+    command: str,
+    *,
+    draws: int,
+    size: tuple[int, int] | None = None,
+    seed: int = 0,
+    report: Callable[[str], None],
 ) -> list[Record]:
     """The fraction of masks that are accepted: of each pattern of training, of others, of bad ones.
 
@@ -41,19 +51,25 @@ def run(
         model: A model of a family with k-space masks, or a YAML file of settings.
         command: For the records.
         draws: Masks of each kind.
+        size: Of the masks; that of training when left out.
         seed: Of all draws.
         report: Takes a line a kind.
     """
     judge = _open_gate(model)
-    size = judge.problems.size
+    size = size or judge.problems.size
     family = _find_k_space(judge, model)
-    own = {name: (partial(_draw_own, family, name, size), ">= 0.95") for name in family.patterns}
     records = []
-    kinds = own | _list_others(family, size) | list_bad(family, size)
+    kinds = _list_own(family, size) | _list_others(family, size) | list_bad(family, size)
+    if any(isinstance(one, Receivers) and one.partial for one in judge.problems.families):
+        kinds |= {
+            f"{name}, partial Fourier": (partial(_cut, draw, family.acceleration[1]), required)
+            for name, (draw, required) in _list_own(family, size).items()
+        }
     for number, (name, (draw, required)) in enumerate(kinds.items()):
         masks = torch.stack([draw(np.random.default_rng([seed, number, k])) for k in range(draws)])
         taken = judge_masks(judge, masks, math.sqrt(math.prod(judge.problems.noise_std)))
-        case: dict[str, object] = {"model": model, "masks": name, "draws": draws}
+        case: dict[str, object] = {"model": Path(model).name, "masks": name, "draws": draws}
+        case |= {"size": list(size)} if size != judge.problems.size else {}
         value = float(taken.mean())
         report(f"{name}: {value:.1%} of {draws} accepted")
         interval = bootstrap(taken) if 0 < value < 1 else None
@@ -71,10 +87,12 @@ def find_family(model: Model) -> KSpace:
 
 
 def _find_k_space(judge: Familiarity, name: str) -> KSpace:
-    family = next((f for f in judge.problems.families if isinstance(f, KSpace)), None)
-    if family is None:
-        raise InputError(f"{name} was trained for no k-space masks")
-    return family
+    for family in judge.problems.families:
+        if isinstance(family, KSpace):
+            return family
+        if isinstance(family, Receivers):
+            return family.masks
+    raise InputError(f"{name} was trained for no k-space masks")
 
 
 def draw_coin_lines(
@@ -132,6 +150,19 @@ def list_bad(family: KSpace, size: tuple[int, int]) -> dict[str, tuple[Draw, str
     return bad
 
 
+def _list_own(family: KSpace, size: tuple[int, int]) -> dict[str, tuple[Draw, str | None]]:
+    """Masks as training draws them."""
+    return {name: (partial(_draw_own, family, name, size), ">= 0.95") for name in family.patterns}
+
+
+def _cut(draw: Draw, fastest: float, rng: np.random.Generator) -> Tensor:
+    """A mask of which a part is left out, no faster in all than those that are whole."""
+    mask = cut_mask(draw(rng), rng)
+    while mask.sum() * fastest < mask.numel():
+        mask = cut_mask(draw(rng), rng)
+    return mask
+
+
 def _draw_own(
     family: KSpace, pattern: str, size: tuple[int, int], rng: np.random.Generator
 ) -> Tensor:
@@ -140,9 +171,14 @@ def _draw_own(
 
 
 def judge_masks(judge: Familiarity, masks: Tensor, noise_std: float) -> np.ndarray:
-    """1 for each mask (N, H, W) that is accepted, else 0."""
-    operator = FourierMask(masks[:, None], real=True)
-    blank = torch.zeros(len(masks), 1, *judge.problems.size)
+    """1 for each mask (N, H, W) that is accepted, else 0; of complex images, as coils see them."""
+    size = (masks.shape[1], masks.shape[2])
+    dtype = judge.problems.image_dtype
+    operator: LinearOperator = FourierMask(masks[:, None], real=True)
+    if dtype.is_complex:
+        maps = draw_birdcage(size, _COILS, rng=np.random.default_rng(0))
+        operator = Sense(maps.expand(len(masks), -1, -1, -1), masks[:, None])
+    blank = torch.zeros(len(masks), 1, *size, dtype=dtype)
     verdicts = judge.judge(Measurement(operator.forward(blank), operator, noise_std))
     return np.array([verdict.familiar for verdict in verdicts], float)
 

@@ -1,9 +1,6 @@
 r"""The mixture benchmark of MCGDiff (Cardoso et al., 2024): distance to the exact posterior.
 
-The prior has 25 equal modes at $(8i, 8j)$, $i, j \in \{-2..2\}$, repeated $d/2$ times, with unit
-covariance. Instances ($A$ with singular values uniform on (0, 1), $y$, and a noise level uniform on
-(0, 1) times the largest singular value) are shipped as a file. Everything is divided by the prior's
-standard deviation, so that the schedule's end is pure noise; distances are in the original units.
+Distances are in the original units of `instances`.
 
 `examine` is the same exam for a method from elsewhere.
 """
@@ -11,38 +8,48 @@ standard deviation, so that the schedule's end is pure noise; distances are in t
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.resources import files
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from bcdm.assessment.records import Record
 from bcdm.assessment.statistics import bootstrap
+from bcdm.benchmark.instances import (
+    CASES,
+    FULL_CASES,
+    SCALE,
+    TUNING,
+    Instance,
+    load_instances,
+    make_prior,
+)
 from bcdm.diffusion import VP, Denoiser, DPMSolver, Sampler, SelfSampled, sample
 from bcdm.evaluation.distance import sliced_wasserstein
 from bcdm.measurement import Measurement
-from bcdm.methods import DMPS, DPS, ExactDenoiser, ExactPosterior, GaussianMixture, Method, PiGDM
-from bcdm.operators import Dense
+from bcdm.methods import (
+    DDRM,
+    DMPS,
+    DPS,
+    MMPS,
+    DiffPIR,
+    ExactDenoiser,
+    ExactPosterior,
+    GaussianMixture,
+    Method,
+    PiGDM,
+    Renewal,
+)
 
 __all__ = [
     "Contestant",
-    "Instance",
     "draw_exact",
     "examine",
     "find_distance",
-    "load_instances",
-    "make_instances",
-    "make_prior",
     "run",
 ]
 
-SCALE = float(np.sqrt(128 + 1))  # standard deviation of each coordinate of the prior
-CASES = ((8, 1), (8, 2), (8, 4), (80, 1), (80, 2), (80, 4))
-FULL_CASES = (*CASES, (800, 1))
-SEEDS = {8: 40, 80: 20, 800: 20}
-TUNING = 4  # instances kept for tuning the baselines' weights, never scored
 SAMPLES, EXACT, DIRECTIONS = 1000, 2000, 100
 REPEATS = 4  # floor and what is required of are means over so many sample sets an instance
 TUNING_SAMPLES = 300
@@ -61,27 +68,14 @@ RIVAL = ("exact posterior, ODE", 20)  # what every baseline must stay above
 
 
 @dataclass(frozen=True)
-class Instance:
-    """One inverse problem: a matrix (dy, d), data (dy,) and a noise level, in original units."""
-
-    matrix: Tensor
-    y: Tensor
-    noise_std: float
-
-    @property
-    def measurement(self) -> Measurement:
-        """In standardised units."""
-        return Measurement(self.y[None] / SCALE, Dense(self.matrix), self.noise_std / SCALE)
-
-
-@dataclass(frozen=True)
 class Contestant:
     """A method that is examined.
 
     Args:
         name: Of its rows.
         build: Makes the method of an unconditional denoiser, and of a weight where there are some.
-        weights: The best on instances kept for that is taken.
+        weights: Equal ratios apart; the best on instances kept for that is taken. Where it is the
+            first or the last, the grid goes on in that direction.
         sampler: What it is sampled with; None: the better of ODE and SDE by DPM-Solver++, on the
             instances kept for that, or what its denoisers bring along.
         calls: Of the denoiser per sample.
@@ -106,55 +100,14 @@ class Contestant:
 
 
 BASELINES = (
-    Contestant("PiGDM", PiGDM, (0.5, 1.0, 2.0)),
+    Contestant("PiGDM", PiGDM, (0.5, 1.0, 2.0, 4.0, 8.0)),
     Contestant("DPS", DPS, (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)),
-    Contestant("DMPS", DMPS, (0.25, 0.5, 1.0, 1.75)),
+    Contestant("DMPS", DMPS, (0.25, 0.5, 1.0, 2.0, 4.0)),
+    Contestant("DiffPIR", DiffPIR, (0.1, 0.3, 1.0, 3.0, 10.0), Renewal()),
+    Contestant("DDRM", DDRM),
+    Contestant("MMPS", MMPS, calls=50),  # each with up to five products by the Jacobian
 )
-
-
-def make_prior(dimension: int) -> GaussianMixture:
-    """The standardised prior over vectors of an even dimension."""
-    steps = 8.0 * torch.arange(-2, 3, dtype=torch.float64)
-    pairs = torch.cartesian_prod(steps, steps).repeat(1, dimension // 2)
-    eye = torch.eye(dimension, dtype=torch.float64)[None]
-    return GaussianMixture(torch.zeros(25).double(), pairs / SCALE, eye / SCALE**2)
-
-
-def make_instances(seed: int = 0) -> dict[str, np.ndarray]:
-    """Draws the instances of the shipped file."""
-    arrays: dict[str, np.ndarray] = {}
-    for dimension, measured in FULL_CASES:
-        count = SEEDS[dimension] + TUNING
-        matrices = np.empty((count, measured, dimension), np.float64)
-        data, stds = np.empty((count, measured)), np.empty(count)
-        for k in range(count):
-            rng = np.random.default_rng([seed, dimension, measured, k])
-            left, _, right = np.linalg.svd(
-                rng.standard_normal((measured, dimension)), full_matrices=False
-            )
-            singular = rng.uniform(size=measured)
-            matrices[k] = left * singular @ right
-            stds[k] = rng.uniform() * singular.max()
-            corner = np.tile(8.0 * rng.integers(-2, 3, 2), dimension // 2)
-            x_0 = corner + rng.standard_normal(dimension)
-            data[k] = matrices[k] @ x_0 + stds[k] * rng.standard_normal(measured)
-        name = f"{dimension}/{measured}"
-        arrays |= {f"{name}/matrix": matrices, f"{name}/y": data, f"{name}/noise_std": stds}
-    return arrays
-
-
-def load_instances(dimension: int, measured: int) -> list[Instance]:
-    """The shipped instances of one case; the last `TUNING` are for tuning only."""
-    with (files("bcdm.benchmark") / "mixture_instances.npz").open("rb") as file:
-        stored = np.load(file, allow_pickle=False)
-        name = f"{dimension}/{measured}"
-        rows = zip(
-            *(stored[f"{name}/{part}"] for part in ("matrix", "y", "noise_std")), strict=True
-        )
-        return [
-            Instance(torch.from_numpy(matrix), torch.from_numpy(y), float(std))
-            for matrix, y, std in rows
-        ]
+MORE = 8  # steps that a grid may go on in one direction
 
 
 def run(
@@ -243,11 +196,12 @@ class _Exam:
     def _examine(self, one: Contestant, required: str | None = None) -> list[Record]:
         weights = one.weights[:: 6 if self.smoke else 1]
         solvers = one.list_solvers(self.bench.denoise(LONG), self.tuning[0].measurement)
-        schedule, solver, weight = self.bench.tune(one, solvers, weights, self.tuning)
-        method = one.make(self.bench.denoise(schedule), weight)
-        values = self.bench.score(method, solvers[solver], one.calls, self.scored, self.targets)
-        tuned = {} if weight is None else {"weight": weight, "grid": weights}
-        note = {**tuned, "solver": solver, "schedule": schedule, "sample sets": 1}
+        best = self.bench.tune(one, solvers, weights, self.tuning)
+        method = one.make(self.bench.denoise(best.schedule), best.weight)
+        sampler = solvers[best.solver]
+        values = self.bench.score(method, sampler, one.calls, self.scored, self.targets)
+        tuned = {} if best.weight is None else {"weight": best.weight, "grid": best.grid}
+        note = {**tuned, "solver": best.solver, "schedule": best.schedule, "sample sets": 1}
         return self._add(one.name, one.calls, values, note, required)
 
     def _add(
@@ -325,7 +279,7 @@ class _Bench:
         solvers: Solvers,
         weights: Sequence[float],
         instances: list[Instance],
-    ) -> tuple[str, str, float | None]:
+    ) -> "_Choice":
         """The schedule, solver and weight of least mean distance on instances kept for that."""
         targets = [
             self.prior.condition(instance.measurement).sample(EXACT, seed=5000 + k)
@@ -344,7 +298,28 @@ class _Bench:
             )
             return float(np.nan_to_num(distances.mean(), nan=np.inf))
 
-        return min(product(SCHEDULES, solvers, weights or (None,)), key=cost)
+        costs = {c: cost(c) for c in product(SCHEDULES, solvers, weights or (None,))}
+        grid = sorted(weights)
+        for _ in range(MORE if len(grid) > 1 else 0):
+            weight = min(costs, key=costs.__getitem__)[2]
+            if weight == grid[0]:
+                beyond = grid[0] ** 2 / grid[1]
+            elif weight == grid[-1]:
+                beyond = grid[-1] ** 2 / grid[-2]
+            else:
+                break
+            grid = sorted((*grid, beyond))
+            costs |= {c: cost(c) for c in product(SCHEDULES, solvers, (beyond,))}
+        return _Choice(*min(costs, key=costs.__getitem__), grid=tuple(grid))
+
+
+class _Choice(NamedTuple):
+    """What a rival is at its best with."""
+
+    schedule: str
+    solver: str
+    weight: float | None
+    grid: tuple[float, ...]
 
 
 def draw_exact(

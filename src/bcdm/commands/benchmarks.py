@@ -233,12 +233,13 @@ def scans(
 @benchmark.command()
 @click.argument("model")
 @click.option("--draws", default=200, show_default=True, help="Masks of each kind.")
+@click.option("--size", type=int, nargs=2, help="Of the masks, rows and columns.")
 @records_option
-def masks(model: str, draws: int, path: Path | None) -> None:
+def masks(model: str, draws: int, size: tuple[int, int] | None, path: Path | None) -> None:
     """Which k-space masks a model takes; MODEL is a model, or a YAML file of its settings."""
     from bcdm.benchmark import masks as bench
 
-    records = bench.run(model, name_command(), draws=draws, report=say)
+    records = bench.run(model, name_command(), draws=draws, size=size, report=say)
     finish(records, path, bench.KEYS, bench.COLUMNS)
 
 

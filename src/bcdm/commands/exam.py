@@ -40,7 +40,7 @@ def mixture(
     calls: int,
     cases: tuple[str, ...],
 ) -> None:
-    """Distance to the exact posterior of Gaussian mixtures: ours, PiGDM, DPS, DMPS.
+    """Distance to the exact posterior of Gaussian mixtures: ours, and guided methods.
 
     A method from elsewhere takes the same exam; of several weights the best on other instances
     counts:
@@ -48,6 +48,7 @@ def mixture(
     bcdm benchmark mixture --method mypackage.methods:Mine --weight 0.5 --weight 1 --case 8/2
     """
     from bcdm.benchmark import mixture as bench
+    from bcdm.benchmark.instances import CASES, FULL_CASES
     from bcdm.imports import find_object
 
     if not paths:
@@ -55,7 +56,7 @@ def mixture(
             raise InputError("--weight, --sampler and --case are for --method: give one")
         finish(bench.run(name_command(), full=full, smoke=smoke, report=say), path)
         return
-    known = {"/".join(map(str, case)): case for case in bench.FULL_CASES}
+    known = {"/".join(map(str, case)): case for case in FULL_CASES}
     if unknown := [name for name in cases if name not in known]:
         raise InputError(f"{unknown[0]!r} is no case: choose among {', '.join(known)}")
     step = None if sampler is None else find_object(sampler)()
@@ -63,7 +64,7 @@ def mixture(
         bench.Contestant(name.split(":")[-1], find_object(name), weights, step, calls)
         for name in paths
     ]
-    chosen = [known[name] for name in cases] or (bench.FULL_CASES if full else bench.CASES)
+    chosen = [known[name] for name in cases] or (FULL_CASES if full else CASES)
     records = bench.examine(others, name_command(), cases=chosen, smoke=smoke, report=say)
     finish(records, path)
 
