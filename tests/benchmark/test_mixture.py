@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from bcdm.assessment.grids import MORE
 from bcdm.benchmark.instances import FULL_CASES, load_instances, make_instances
-from bcdm.benchmark.mixture import MORE, SOLVERS, Contestant, _Bench
+from bcdm.benchmark.mixture import SOLVERS, Contestant, _Bench
 
 
 class Bowl(_Bench):

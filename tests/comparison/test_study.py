@@ -3,6 +3,8 @@
 import hashlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -11,15 +13,16 @@ import yaml
 from click.testing import CliRunner, Result
 
 from bcdm.assessment.images import choose_evenly
-from bcdm.checkpoint import load
+from bcdm.checkpoint import Model, load
 from bcdm.commands import cli
 from bcdm.comparison.budget import Budget, write_budget
 from bcdm.comparison.contenders import ContenderConfig, expand_grid
 from bcdm.comparison.engine import choose_shown
 from bcdm.comparison.task import load_task
+from bcdm.diffusion import VP
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
-from bcdm.methods import CONTROL
+from bcdm.methods import CONTROL, ExactDenoiser, GaussianMixture
 from bcdm.operators import PixelMask
 
 DUAL = ["parameterisation.statistic=dual", "parameterisation.output=denoised"]
@@ -176,6 +179,27 @@ def test_means_are_clipped_where_settings_say_so(folder: Path) -> None:
         means[clip] = found
     assert means[False].max() > 1
     assert torch.equal(means[True], means[False].clamp(-1, 1))
+
+
+def test_whether_to_clip_is_a_choice() -> None:
+    means, spread = torch.full((1, 4), 3.0).double(), torch.eye(4)[None].double()
+    mixture = GaussianMixture(torch.zeros(1).double(), means, spread, (1, 2, 2))
+    prior = ExactDenoiser(mixture, VP())
+    config = SimpleNamespace(data=SimpleNamespace(value_range=(-1.0, 1.0)))
+    model = cast(Model, SimpleNamespace(prior=prior, config=config))
+    bright = torch.full((2, 1, 2, 2), 3.0).double()
+    measurement = Measurement.simulate(bright, PixelMask(torch.ones(2, 2).double()), 0.1, seed=0)
+    for kind in ("mmps", "ddrm", "diffpir", "dps"):
+        given = {"kind": kind, "network": "any", "calls": 3, "clip": [False, True]}
+        free, clipped = expand_grid(ContenderConfig.model_validate(given), {"any": model})
+        assert "means" in clipped.describe()
+        assert "means" not in free.describe()
+        drawn = [one.draw(measurement, range(2), 1, 0).samples for one in (free, clipped)]
+        assert not torch.equal(*drawn)
+        # The last mean of these is the sample; DDRM brings the data in after the prior's mean.
+        assert kind == "ddrm" or drawn[1].abs().max() <= 1
+    alone = ContenderConfig.model_validate({"kind": "mmps", "network": "any", "clip": True})
+    assert alone.model_dump()["clip"] is True
 
 
 @pytest.mark.parametrize("changes", [["training.seed=1"], [*DUAL, "steps=network:plain"]])

@@ -232,6 +232,10 @@ def test_joint_input_holds_the_statistic_and_its_parts() -> None:
     assert dual.extra is not None
     torch.testing.assert_close(joint.seen, wiener.seen)
     torch.testing.assert_close(joint.extra, torch.cat([dual.seen, dual.extra], 1))
+    fair = Parameterisation("dual_wiener", prior_std=0.7).prepare(conditioning, x)
+    best = conditioning.measurement.estimate_linearly(0.7)
+    torch.testing.assert_close(fair.seen, dual.seen)
+    torch.testing.assert_close(fair.extra, best / 0.7)
 
 
 def test_probes_show_what_is_unknown() -> None:

@@ -82,6 +82,7 @@ def test_settings_that_mean_nothing_are_refused(settings: dict, words: str) -> N
     [
         ({}, 0, 0),
         ({"statistic": "dual"}, 1, 0),
+        ({"statistic": "dual_wiener"}, 1, 0),
         ({"statistic": "joint"}, 2, 0),
         ({"statistic": "joint", "probes": True}, 2, 2),
         ({"probes": True}, 0, 2),

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
+from bcdm.assessment.grids import search_grid
 from bcdm.assessment.records import Record
 from bcdm.assessment.statistics import bootstrap
 from bcdm.benchmark.instances import (
@@ -107,7 +108,6 @@ BASELINES = (
     Contestant("DDRM", DDRM),
     Contestant("MMPS", MMPS, calls=50),  # each with up to five products by the Jacobian
 )
-MORE = 8  # steps that a grid may go on in one direction
 
 
 def run(
@@ -286,8 +286,7 @@ class _Bench:
             for k, instance in enumerate(instances)
         ]
 
-        def cost(choice: tuple[str, str, float | None]) -> float:
-            schedule, solver, weight = choice
+        def find_cost(schedule: str, solver: str, weight: float | None) -> float:
             distances = self.score(
                 one.make(self.denoise(schedule), weight),
                 solvers[solver],
@@ -298,19 +297,20 @@ class _Bench:
             )
             return float(np.nan_to_num(distances.mean(), nan=np.inf))
 
-        costs = {c: cost(c) for c in product(SCHEDULES, solvers, weights or (None,))}
-        grid = sorted(weights)
-        for _ in range(MORE if len(grid) > 1 else 0):
-            weight = min(costs, key=costs.__getitem__)[2]
-            if weight == grid[0]:
-                beyond = grid[0] ** 2 / grid[1]
-            elif weight == grid[-1]:
-                beyond = grid[-1] ** 2 / grid[-2]
-            else:
-                break
-            grid = sorted((*grid, beyond))
-            costs |= {c: cost(c) for c in product(SCHEDULES, solvers, (beyond,))}
-        return _Choice(*min(costs, key=costs.__getitem__), grid=tuple(grid))
+        choices: dict[float | None, _Choice] = {}
+
+        def find_least(weight: float | None) -> float:
+            """With the best schedule and solver for this weight."""
+            costs = {c: find_cost(*c, weight) for c in product(SCHEDULES, solvers)}
+            best = min(costs, key=costs.__getitem__)
+            choices[weight] = _Choice(*best, weight, ())
+            return costs[best]
+
+        if not weights:
+            find_least(None)
+            return choices[None]
+        tried = search_grid(weights, find_least)
+        return choices[min(tried, key=tried.__getitem__)]._replace(grid=tuple(tried))
 
 
 class _Choice(NamedTuple):

@@ -80,8 +80,8 @@ class ContenderConfig(BaseModel):
         churn: Of DPM-Solver++; several are tuned alike. None: the paper's ancestral steps.
         calls: Network calls per sample; 0 for estimates without samples.
         iterations: Of MMPS in each call, a product with the network's Jacobian each.
-        clip: Whether the network's means are clipped to the range of images, as is usual for
-            networks that predict noise.
+        clip: Whether means are clipped to the range of images, as is usual for networks that
+            predict noise; [false, true] is tuned alike.
         few: Whether it is scored on the task's smaller number of images.
     """
 
@@ -94,7 +94,7 @@ class ContenderConfig(BaseModel):
     churn: tuple[float | None, ...] = (1.0,)
     calls: int = Field(default=0, ge=0)
     iterations: int = Field(default=5, ge=1)
-    clip: bool = False
+    clip: tuple[bool, ...] = (False,)
     few: bool = False
 
     @field_validator("kind", "prior", "sampler")
@@ -104,6 +104,15 @@ class ContenderConfig(BaseModel):
             kinds = ", ".join(KINDS)
             raise ValueError(f'{given!r} is neither of {kinds} nor a "package.module:name"')
         return given
+
+    @field_validator("clip", mode="before")
+    @classmethod
+    def _list(cls, given: object) -> object:
+        return (given,) if isinstance(given, bool) else given
+
+    @field_serializer("clip")
+    def _unlist(self, given: tuple[bool, ...]) -> bool | tuple[bool, ...]:
+        return given[0] if len(given) == 1 else given
 
     @field_serializer("kind", "prior", "sampler")
     def _name(self, given: Plug | None) -> str | None:
@@ -137,12 +146,14 @@ class Contender:
         weight: One of them.
         churn: One of them.
         model: The trained network, if it has one.
+        clip: One of them.
     """
 
     config: ContenderConfig
     weight: float
     churn: float | None
     model: Model | None
+    clip: bool = False
 
     @property
     def draws_samples(self) -> bool:
@@ -170,7 +181,7 @@ class Contender:
             case["sampler"] = "exact, one solve a sample"
         elif self.draws_samples and self.config.kind not in ("diffpir", "ddrm"):
             case["sampler"] = "Eq. 3" if self.churn is None else f"DPM++ churn {self.churn:g}"
-        if self.config.clip:
+        if self.clip:
             case["means"] = "clipped to the range of images"
         return case
 
@@ -248,9 +259,17 @@ class Contender:
         if kind == "linear_gaussian":
             return LinearGaussian(self.model.scales)
         if kind in ("network", "mean", "bridge"):
-            method, limits = self.model.method, self.model.config.data.value_range
-            return _Clipped(method, *limits) if self.config.clip else method
+            return self._clip(self.model.method)
         return self._guide(self.model.prior)
+
+    @property
+    def _limits(self) -> tuple[float, float]:
+        if self.model is None:
+            raise InputError("clip needs a network, whose settings say the range of images")
+        return self.model.config.data.value_range
+
+    def _clip(self, method: Method) -> Method:
+        return _Clipped(method, *self._limits) if self.clip else method
 
     def _make_outside(self) -> Method:
         given: list[object] = []
@@ -267,14 +286,15 @@ class Contender:
         """A method over an unconditional denoiser."""
         kind = self.config.kind
         if kind == "ddrm":
-            return DDRM(prior)
+            # Its sampler comes with what it binds, and only takes the prior's means.
+            return DDRM(_clip(prior, *self._limits) if self.clip else prior)
         if kind == "mmps":
-            return MMPS(prior, self.config.iterations)
+            return self._clip(MMPS(prior, self.config.iterations))
         if kind == "denoising":
-            return Denoising(prior)
+            return self._clip(Denoising(prior))
         if kind not in _GUIDED:
             raise InputError(f"a method of kind {kind} takes a trained network, not a prior")
-        return _GUIDED[str(kind)](prior, weight=self.weight)
+        return self._clip(_GUIDED[str(kind)](prior, weight=self.weight))
 
 
 @dataclass(frozen=True)
@@ -287,14 +307,21 @@ class _Clipped:
 
     def condition(self, measurement: Measurement) -> Denoiser:
         """Binds measurements."""
-        bound = self.method.condition(measurement)
-        return BoundDenoiser(bound, lambda x_t, level: bound(x_t, level).clamp(self.low, self.high))
+        return _clip(self.method.condition(measurement), self.low, self.high)
 
 
-def expand_grid(config: ContenderConfig, models: Mapping[str, Model]) -> Iterator[Contender]:
-    """Every combination of what can be tuned."""
+def _clip(denoiser: Denoiser, low: float, high: float) -> Denoiser:
+    return BoundDenoiser(denoiser, lambda x_t, level: denoiser(x_t, level).clamp(low, high))
+
+
+def expand_grid(
+    config: ContenderConfig, models: Mapping[str, Model], weights: Sequence[float] | None = None
+) -> Iterator[Contender]:
+    """Every combination of what can be tuned; with other weights than those of the settings."""
     if config.network is not None and config.network not in models:
         raise InputError(f"no network {config.network!r}: there are {sorted(models)}")
     model = models[config.network] if config.network is not None else None
-    for weight, churn in itertools.product(config.weight, config.churn):
-        yield Contender(config, weight, churn, model)
+    for weight, churn, clip in itertools.product(
+        config.weight if weights is None else weights, config.churn, config.clip
+    ):
+        yield Contender(config, weight, churn, model, clip)

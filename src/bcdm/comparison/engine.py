@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bcdm.assessment.grids import search_grid
 from bcdm.assessment.images import Tested, choose_evenly, open_tested
 from bcdm.assessment.metrics import Scores, open_features, open_lpips
 from bcdm.assessment.options import Options
@@ -147,13 +148,7 @@ def _score(
     report: Callable[[str], None],
 ) -> Outcome:
     """Chooses the best setting on validation images, and scores it on test images."""
-    grid = list(expand_grid(config, models))
-    best = grid[0]
-    if len(grid) > 1:
-        errors = [_tune(task, one, models, data) for one in grid]
-        best = grid[int(np.nanargmin(errors))]
-        for one, error in zip(grid, errors, strict=True):
-            report(f"  {one.describe()}: {error:.5f} on validation images")
+    best, tried = _choose(task, config, models, data, report)
     count = task.few_images if config.few else task.images
     tested = find_images(task, models, data, count, "test")
     x, rows, problem = tested.images, tested.rows, tested.problem
@@ -188,8 +183,8 @@ def _score(
         for name, make in makers.items():
             features[name].append(make(samples[0]))
     case = best.describe() | {"images": len(x), "samples": len(samples)}
-    if len(grid) > 1:
-        case["tuned over"] = len(grid)
+    if tried:
+        case["tuned over"] = tried
     if task.fid is not None:
         case["FID's weights"] = _hash_weights(task.fid, data)
     if best.model is not None and best.model.device.type != "cpu":
@@ -203,6 +198,31 @@ def _score(
         {name: torch.cat(found).numpy() for name, found in features.items()},
         mean(seconds),
     )
+
+
+def _choose(
+    task: Task,
+    config: ContenderConfig,
+    models: Mapping[str, Model],
+    data: Path | None,
+    report: Callable[[str], None],
+) -> tuple[Contender, int]:
+    """The best setting on validation images, of how many; 0 where there is no choice."""
+    if len(only := list(expand_grid(config, models))) == 1:
+        return only[0], 0
+    errors: dict[Contender, float] = {}
+
+    def find_least(weight: float) -> float:
+        found = {
+            one: _tune(task, one, models, data) for one in expand_grid(config, models, [weight])
+        }
+        for one, error in found.items():
+            report(f"  {one.describe()}: {error:.5f} on validation images")
+        errors.update(found)
+        return min(found.values())
+
+    search_grid(config.weight, find_least)
+    return min(errors, key=errors.__getitem__), len(errors)
 
 
 def _tune(task: Task, one: Contender, models: Mapping[str, Model], data: Path | None) -> float:

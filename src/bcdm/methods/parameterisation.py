@@ -13,7 +13,7 @@ from bcdm.diffusion import NoiseLevel
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.methods.outputs import Image, Output, Projection, Residual
-from bcdm.methods.rivals import BridgePlace, BridgeStep, Denoised, Dual, Noise
+from bcdm.methods.rivals import BridgePlace, BridgeStep, Denoised, Dual, DualWiener, Noise
 from bcdm.methods.statistics import Joint, Normalised, Pivot, Statistic, Whitened, Wiener
 from bcdm.methods.view import Scales, View, make_probes
 from bcdm.networks.layers import complex_to_channels
@@ -21,7 +21,9 @@ from bcdm.tensors import fit
 
 __all__ = ["Parameterisation", "Prepared", "find_phase"]
 
-StatisticName = Literal["whitened", "pivot", "wiener", "normalised", "dual", "joint", "bridge"]
+StatisticName = Literal[
+    "whitened", "pivot", "wiener", "normalised", "dual", "dual_wiener", "joint", "bridge"
+]
 OutputName = Literal["image", "residual", "denoised", "noise", "bridge"]
 _STATISTICS: dict[StatisticName, type[Statistic]] = {
     "whitened": Whitened,
@@ -29,6 +31,7 @@ _STATISTICS: dict[StatisticName, type[Statistic]] = {
     "wiener": Wiener,
     "normalised": Normalised,
     "dual": Dual,
+    "dual_wiener": DualWiener,
     "joint": Joint,
     "bridge": BridgePlace,
 }
@@ -86,7 +89,7 @@ class Parameterisation:
 
     Args:
         statistic: The input, a class of `statistics` ("whitened", "pivot", "wiener", "normalised",
-            "joint") or of `rivals` ("dual", "bridge").
+            "joint") or of `rivals` ("dual", "dual_wiener", "bridge").
         output: A class of `outputs` ("image" as in the paper, "residual") or of `rivals`
             ("denoised", "noise", "bridge").
         weight: $\lambda$ of data consistency ("image" only).

@@ -8,7 +8,7 @@ from bcdm.methods.statistics import Statistic
 from bcdm.methods.view import Scales, View
 from bcdm.tensors import fit
 
-__all__ = ["BridgePlace", "BridgeStep", "Denoised", "Dual", "Noise"]
+__all__ = ["BridgePlace", "BridgeStep", "Denoised", "Dual", "DualWiener", "Noise"]
 
 
 class Dual(Statistic):
@@ -24,6 +24,18 @@ class Dual(Statistic):
         r"""$A^\top y$ in units of the prior's standard deviation."""
         back = view.conditioning.measurement.back_projection.expand_as(view.x_t)
         return [back / view.scales.prior_std]
+
+
+class DualWiener(Dual):
+    r"""The same with the best linear estimate of $x_0$ by $y$ instead of $A^\top y$.
+
+    That is the fairer rival: it has not to learn to undo a blur that $A^\top y$ holds twice.
+    """
+
+    def list_extra(self, view: View) -> list[Tensor]:
+        """The estimate in units of the prior's standard deviation."""
+        found = view.scales.estimate_linearly(view.conditioning.measurement)
+        return [found.expand_as(view.x_t) / view.scales.prior_std]
 
 
 class BridgePlace(Statistic):
