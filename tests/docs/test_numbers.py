@@ -20,6 +20,7 @@ ZEROS = "experiments/zeros.json"
 SCANS = {
     "bcdm": "ours",
     "control": "linear Gaussian posterior",
+    "MMPS": "MMPS",
     "CG-SENSE": "CG-SENSE",
     "l1-wavelet": "l1-wavelet",
     "total variation": "total variation",

@@ -62,6 +62,9 @@ CRPS, COVERED, CHI = "CRPS x 1000 in the head", "coverage of 80 % intervals", "c
 OF_SAMPLES = {
     "CRPS x 1000": (CRPS, OURS),
     "of the control": (CRPS, CONTROL),
+    "of MMPS": (CRPS, "MMPS"),
+    "of MMPS, not fitted": (COVERED, "MMPS"),
+    "of MMPS, seconds": ("seconds a slice", "MMPS"),
     "intervals cover": (COVERED, OURS),
     "80 % intervals cover, in percent": (COVERED, OURS),
     "those of the control": (COVERED, CONTROL),
