@@ -315,3 +315,12 @@ def test_lesions_of_brain_mri_are_as_recorded() -> None:
     text = " ".join((ROOT / "docs/trust.md").read_text().split())
     assert "{} lie outside of all samples, widened 80 % intervals hold {}".format(*shown) in text
     assert f"of the discs and {shown[2]} of healthy places of test subjects" in text
+
+
+@pytest.mark.parametrize("page", ["docs/results.md", "experiments/faces/README.md"])
+def test_what_moving_a_face_costs_is_as_recorded(page: str) -> None:
+    found: dict[str, list[str]] = {}
+    for record in read_records("experiments/faces/shifts.json"):
+        found.setdefault(record["case"]["model"], []).append(f"{record['value']:.1f}")
+    told = read_table(ROOT / page, "| test faces moved by")
+    assert {name.split("`")[1]: cells for name, cells in told.items()} == found
