@@ -155,3 +155,7 @@ def test_widths_of_regions_are_fitted_alone(folder: Path, tmp_path: Path) -> Non
     last = Calibration.of(load(model))
     assert last is not None
     assert last.to_plain() == after.to_plain()
+    both = run(*again, "--only-fallback")
+    assert "one at a time" in str(both.exception)
+    never = run("calibrate", model, "--only-fallback", "--data", folder, "--samples", 9)
+    assert "Nor is it a prior" in str(never.exception)

@@ -1,6 +1,7 @@
 """Outside of what a model was made for: refused, forced, or by MMPS with its network as prior."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ from click.testing import CliRunner, Result
 
 from bcdm.checkpoint import Guest, Model, load, save_model, store_cloud
 from bcdm.checkpoint.building import build_method, build_operator
+from bcdm.checkpoint.calibration import Calibration, store_calibration
 from bcdm.checkpoint.settings import parse_config
+from bcdm.checkpoint.usual import Usual
 from bcdm.commands import cli
 from bcdm.diffusion import Denoiser
 from bcdm.errors import InputError
@@ -19,8 +22,10 @@ from bcdm.methods import MMPS
 from bcdm.operators import FourierMask, PixelMask
 from bcdm.problems.familiarity import UnfamiliarWarning
 from bcdm.reconstruction import Posterior, reconstruct
+from bcdm.reconstruction.calibrating import fit_fallback
 from bcdm.reconstruction.choice import Choice
 from bcdm.reconstruction.files import RefusedError
+from bcdm.report.facts import describe_posterior
 from bcdm.trust import UnfitError
 
 SHAPE, PRIOR_STD = (1, 16, 16), 0.3
@@ -151,6 +156,35 @@ def test_a_method_of_the_prior_by_object_and_by_path(model: Model, outside: Meas
     assert "PiGDM drew the samples with the network of family as prior" in said
     with pytest.raises(InputError, match="is no method"):
         draw("builtins:repr")
+
+
+def test_intervals_of_the_fallback_have_widths_of_their_own(folder: Path, tmp_path: Path) -> None:
+    """Images vary half again as much as the network believes; fitted, intervals hold them."""
+    fresh = Path(shutil.copytree(folder, tmp_path / "model"))
+    model = load(fresh)
+    seeded = torch.Generator().manual_seed(5)
+    images = 1.5 * PRIOR_STD * torch.randn(40, *SHAPE, generator=seeded)
+    widths = fit_fallback(
+        model, images[:24], samples=19, calls=8, intervals=24, report=lambda _: None
+    )
+    assert widths is not None
+    known = Calibration({}, Usual(), {}, (0.1, 0.5, 0.9), "images", fallback=widths)
+    store_calibration(fresh, known)
+    mask = torch.rand(16, 16, generator=seeded) < 0.3
+    operator = FourierMask(mask.float(), real=True)
+    outside = Measurement.simulate(images[24:], operator, 0.1, seed=1)
+    drawn = reconstruct(load(fresh), outside, samples=19, calls=8, progress=False, method="auto")
+    held = {}
+    for calibrated in (False, True):
+        low, high = drawn.interval(0.8, calibrated=calibrated)
+        held[calibrated] = float(((low <= images[24:]) & (images[24:] <= high)).double().mean())
+    assert held[False] < 0.7
+    # Some of the pixels of a hole are known, none of k-space is: the widths fit about.
+    assert held[True] == pytest.approx(0.8, abs=0.07)
+    said = {check.name: check.reason for check in drawn.trust[0].checks}["method"]
+    assert "their intervals were calibrated inside of it only" in said
+    told = dict(describe_posterior(drawn))["calibrated on"]
+    assert told == "validation images, by the operators that the model was made for"
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from bcdm.checkpoint import Model
-from bcdm.checkpoint.calibration import Calibration, LocalFactors
+from bcdm.checkpoint.calibration import Calibration
 from bcdm.checkpoint.usual import Usual
+from bcdm.checkpoint.widths import LocalFactors
 from bcdm.measurement import Measurement
 from bcdm.reconstruction import Posterior
 from bcdm.reconstruction.widths import LEAST, _choose, fit_factor, fit_widths

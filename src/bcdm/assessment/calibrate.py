@@ -2,15 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import torch
 
 from bcdm.assessment.images import choose_images, choose_training_images
 from bcdm.checkpoint import Model, find_model, load
-from bcdm.checkpoint.calibration import Calibration, LocalFactors, store_calibration
+from bcdm.checkpoint.calibration import Calibration, store_calibration
 from bcdm.checkpoint.regions import RegionFactors
+from bcdm.checkpoint.widths import LocalFactors
 from bcdm.errors import InputError
 from bcdm.machine import Precision, autocast
 from bcdm.reconstruction import calibrating
@@ -20,6 +21,10 @@ __all__ = ["calibrate_model"]
 # Clauses of what a calibration says that it was fitted on.
 _TYPICAL, _WIDTHS = "; what is typical on ", "; widths of intervals on "
 _REGIONS = "; contrasts of regions on "
+_FALLBACK = "; widths of MMPS on "
+
+Only = Literal["regions", "fallback"]
+"""What is fitted alone: widths of contrasts of regions, or of intervals that MMPS draws."""
 
 
 def calibrate_model(
@@ -33,7 +38,7 @@ def calibrate_model(
     typical: int = 400,
     keep_intervals: bool = False,
     keep_looks: bool = False,
-    only_regions: bool = False,
+    only: Only | None = None,
     times: int = 1,
     precision: Precision = "float32",
     device: str = "cpu",
@@ -52,7 +57,7 @@ def calibrate_model(
         typical: Training images that say what is typical.
         keep_intervals: Whether the widths that are stored stay.
         keep_looks: Whether what is stored as typical stays.
-        only_regions: Whether all that is stored stays, but for the widths of contrasts of regions.
+        only: Whether all that is stored stays, but for this.
         times: How often each image is measured to be compared with.
         precision: Of the network.
         device: Where it runs.
@@ -62,21 +67,19 @@ def calibrate_model(
     model = load(name).to(device)
     source, rows = choose_images(model, data, "val", limit)
     images = torch.stack([model.preparation(source[i]) for i in rows])
-    if only_regions:
-        fit = partial(
-            calibrating.fit_regions,
-            model,
-            images,
-            samples=samples,
-            calls=calls,
-            intervals=intervals,
-            seed=seed,
-            report=report,
-            data=data,
-        )
+    if only is not None:
+        before = Calibration.of(model)
+        if before is None:
+            raise InputError(f"{name} is not calibrated: leave out --only-{only}")
+        plan = {"samples": samples, "calls": calls, "intervals": intervals, "seed": seed}
         on = f"{min(intervals, len(rows))} validation images, seed {seed}"
         with autocast(model.device, precision):
-            found = _replace_regions(model, name, fit, on)
+            if only == "regions":
+                regions = calibrating.fit_regions(model, images, **plan, report=report, data=data)
+                found = replace(before, regions=regions, on=_tell(before.on, _REGIONS, on))
+            else:
+                widths = calibrating.fit_fallback(model, images, **plan, report=report, data=data)
+                found = replace(before, fallback=widths, on=_tell(before.on, _FALLBACK, on))
         store_calibration(find_model(name), found)
         return found
     on = f"{len(rows)} validation images of {model.config.data.path}, seed {seed}"
@@ -87,8 +90,8 @@ def calibrate_model(
     on += _carry(_TYPICAL, kept.on) if kept else ""
     factors, local, regions = None, None, None
     if keep_intervals:
-        factors, local, regions, before = _read_widths(model, name)
-        on += _carry(_WIDTHS, before) + _carry(_REGIONS, before)
+        factors, local, regions, said = _read_widths(model, name)
+        on += _carry(_WIDTHS, said) + _carry(_REGIONS, said)
     else:
         on += f"{_WIDTHS}{min(intervals, len(rows))} validation images"
     with autocast(model.device, precision):
@@ -110,19 +113,17 @@ def calibrate_model(
             report=report,
             data=data,
         )
+    stored = model.facts.get("calibration") or {}
+    if "fallback" in stored:
+        widths = LocalFactors.from_plain(stored["fallback"])
+        found = replace(found, fallback=widths, on=found.on + _carry(_FALLBACK, stored["on"]))
     store_calibration(find_model(name), found)
     return found
 
 
-def _replace_regions(
-    model: Model, name: str, fit: Callable[[], RegionFactors | None], on: str
-) -> Calibration:
-    """The calibration of before, with other widths of contrasts of regions."""
-    kept = Calibration.of(model)
-    if kept is None:
-        raise InputError(f"{name} is not calibrated: leave out --only-regions")
-    said = kept.on.split("; ")[0] + _carry(_TYPICAL, kept.on) + _carry(_WIDTHS, kept.on)
-    return replace(kept, regions=fit(), on=f"{said}{_REGIONS}{on}")
+def _tell(before: str, clause: str, on: str) -> str:
+    """What a calibration says that it was fitted on, with one clause said anew."""
+    return before.replace(_carry(clause, before), "") + clause + on
 
 
 def _read_widths(

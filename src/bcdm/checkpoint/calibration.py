@@ -20,12 +20,12 @@ from bcdm.checkpoint.model import Model
 from bcdm.checkpoint.regions import RegionFactors
 from bcdm.checkpoint.tensorfile import UNUSABLE, shorten
 from bcdm.checkpoint.usual import Usual
+from bcdm.checkpoint.widths import LocalFactors
 from bcdm.errors import ModelError
 from bcdm.evaluation.signal import find_signal
 
 __all__ = [
     "Calibration",
-    "LocalFactors",
     "Typicality",
     "describe_factors",
     "find_factors",
@@ -72,46 +72,6 @@ class Typicality:
 
 
 @dataclass(frozen=True)
-class LocalFactors:
-    """By how much intervals must be wider where the image is dark, and where it is bright.
-
-    One factor for all pixels would be fitted to what most of them show: air.
-
-    Attributes:
-        edges: Of bins of the signal (`find_signal`), rising; below the first, between, above.
-        factors: By level, one for each bin from dark to bright.
-    """
-
-    edges: tuple[float, ...]
-    factors: dict[float, list[float]]
-
-    def list_factors(self, level: float) -> list[float]:
-        """The factor of each bin; between levels that were fitted it is interpolated."""
-        levels = sorted(self.factors)
-        bins = zip(*(self.factors[one] for one in levels), strict=True)
-        return [float(np.interp(level, levels, one)) for one in bins]
-
-    def find(self, level: float, signal: Tensor) -> Tensor:
-        """The factor of each pixel."""
-        edges = torch.tensor(self.edges, dtype=signal.dtype, device=signal.device)
-        factors = torch.tensor(self.list_factors(level), dtype=signal.dtype, device=signal.device)
-        return factors[torch.bucketize(signal, edges, right=True)]
-
-    def to_plain(self) -> dict[str, Any]:
-        """As numbers that JSON can hold."""
-        factors = {str(level): [round(f, 6) for f in row] for level, row in self.factors.items()}
-        return {"edges": list(self.edges), "factors": factors}
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
-        """From `to_plain`."""
-        factors = {
-            float(level): _NUMBERS.validate_python(row) for level, row in plain["factors"].items()
-        }
-        return cls(tuple(_NUMBERS.validate_python(plain["edges"])), factors)
-
-
-@dataclass(frozen=True)
 class Calibration:
     """What to compare a measurement with.
 
@@ -127,6 +87,8 @@ class Calibration:
         regions: Those of contrasts of regions; None in calibrations of earlier versions.
         taken: Scores of right measurements whose scale was taken from the data; None where none
             comes so, and in calibrations of earlier versions.
+        fallback: Those by the local signal where MMPS draws the samples with the model's network
+            as its prior; None where that was not fitted.
     """
 
     looks: dict[str, Typicality | Discriminant]
@@ -137,6 +99,7 @@ class Calibration:
     local: LocalFactors | None = None
     regions: RegionFactors | None = None
     taken: Usual | None = None
+    fallback: LocalFactors | None = None
 
     def find_usual(self, *, scale_taken: bool) -> Usual:
         """What to compare with; where nothing is known of taken scales, as if it were stated."""
@@ -164,6 +127,8 @@ class Calibration:
             plain["local"] = self.local.to_plain()
         if self.regions is not None:
             plain["regions"] = self.regions.to_plain()
+        if self.fallback is not None:
+            plain["fallback"] = self.fallback.to_plain()
         return plain
 
     @classmethod
@@ -197,6 +162,7 @@ class Calibration:
             local=LocalFactors.from_plain(plain["local"]) if "local" in plain else None,
             regions=RegionFactors.from_plain(plain["regions"]) if "regions" in plain else None,
             taken=Usual.from_plain(plain["taken"]) if "taken" in plain else None,
+            fallback=LocalFactors.from_plain(plain["fallback"]) if "fallback" in plain else None,
         )
 
 
@@ -214,11 +180,10 @@ def find_factors(model: Model | Guest, level: float, mean: Tensor) -> Tensor:
     Returns:
         (B, 1, H, W), or a single number.
     """
-    calibration = Calibration.of(model)
-    if calibration is None or calibration.local is None or model.value_range is None:
-        return torch.tensor(_find_factor(calibration, level))
-    signal = find_signal(mean, model.value_range[0])
-    return calibration.local.find(level, signal)
+    local = _find_local(model)
+    if local is None or model.value_range is None:
+        return torch.tensor(_find_factor(Calibration.of(model), level))
+    return local.find(level, find_signal(mean, model.value_range[0]))
 
 
 def find_region_factors(model: Model | Guest) -> RegionFactors | None:
@@ -229,11 +194,17 @@ def find_region_factors(model: Model | Guest) -> RegionFactors | None:
 
 def describe_factors(model: Model | Guest, level: float) -> float | dict[str, list[float]]:
     """By how much intervals are wider: one number, or one for each bin of the local signal."""
-    calibration = Calibration.of(model)
-    if calibration is None or calibration.local is None:
-        return _find_factor(calibration, level)
-    local = calibration.local
+    local = _find_local(model)
+    if local is None:
+        return _find_factor(Calibration.of(model), level)
     return {"signal": list(local.edges), "factors": local.list_factors(level)}
+
+
+def _find_local(model: Model | Guest) -> LocalFactors | None:
+    if isinstance(model, Guest):
+        return model.widths
+    calibration = Calibration.of(model)
+    return None if calibration is None else calibration.local
 
 
 def _find_factor(calibration: Calibration | None, level: float) -> float:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bcdm.checkpoint.model import Model
+from bcdm.checkpoint.widths import LocalFactors
 from bcdm.diffusion import Denoiser
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
@@ -28,6 +29,7 @@ class Guest:
         scales: The prior of the linear estimate that is shown beside the result. Left out, one
             whose pixels are as large as those of the samples.
         remark: What a trust card says of the method, in a sentence.
+        widths: By how much its intervals are wider than those of its samples; None: they are those.
     """
 
     method: Method
@@ -35,6 +37,7 @@ class Guest:
     value_range: tuple[float, float] | None = None
     scales: Scales | None = None
     remark: str = ""
+    widths: LocalFactors | None = None
 
     def __post_init__(self) -> None:
         if not self.name:

@@ -9,6 +9,7 @@ from bcdm.commands.echo import answer, finish, name_command, say
 from bcdm.commands.extras import require
 from bcdm.commands.options import data_option, device_option, precision_option, records_option
 from bcdm.commands.settings import SettingsFile
+from bcdm.errors import InputError
 
 if TYPE_CHECKING:
     from bcdm.checkpoint.calibration import Calibration
@@ -185,6 +186,11 @@ def evaluate(
     is_flag=True,
     help="Only fit the widths of contrasts of regions anew, on --intervals images.",
 )
+@click.option(
+    "--only-fallback",
+    is_flag=True,
+    help="Only fit the widths of intervals that MMPS draws (--method auto), on --intervals images.",
+)
 @precision_option
 @device_option()
 @click.option("--seed", default=0, show_default=True)
@@ -201,15 +207,19 @@ def calibrate(
     times: int,
     only_family: bool,
     only_regions: bool,
+    only_fallback: bool,
     precision: "Precision",
     device: str,
     seed: int,
 ) -> None:
     """Fit a model's trust card and the width of its intervals on validation images."""
-    from bcdm.assessment.calibrate import calibrate_model
+    from bcdm.assessment.calibrate import Only, calibrate_model
     from bcdm.checkpoint import find_model, load, store_cloud
 
-    if only_family or (not only_regions and load(model).familiarity is not None):
+    if only_regions and only_fallback:
+        raise InputError("--only-regions or --only-fallback: one at a time")
+    only: Only | None = "regions" if only_regions else "fallback" if only_fallback else None
+    if only_family or (only is None and load(model).familiarity is not None):
         store_cloud(find_model(model))
         answer("stored what operators of its family look like")
     if only_family:
@@ -224,7 +234,7 @@ def calibrate(
         typical=typical,
         keep_intervals=keep_intervals,
         keep_looks=keep_looks,
-        only_regions=only_regions,
+        only=only,
         times=times,
         precision=precision,
         device=device,
@@ -244,6 +254,10 @@ def show_calibration(found: "Calibration") -> None:
         if found.regions is not None and level in found.regions.factors:
             each = ", ".join(f"{one:.3f}" for one in found.regions.factors[level])
             answer(f"  of contrasts of small to large regions: {each}")
+    if (guided := found.fallback) is not None:
+        for level in guided.factors:
+            each = ", ".join(f"{one:.3f}" for one in guided.list_factors(level))
+            answer(f"intervals of {level:.0%} where MMPS draws, from dark to bright: {each}")
     answer(f"flags at a tail probability below {found.usual.threshold:.3f}")
     if found.taken is not None:
         taken = found.taken.threshold

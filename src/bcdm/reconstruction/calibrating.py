@@ -14,18 +14,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bcdm.checkpoint import Model
-from bcdm.checkpoint.calibration import Calibration, LocalFactors, Typicality
+from bcdm.checkpoint import Guest, Model
+from bcdm.checkpoint.calibration import Calibration, Typicality
 from bcdm.checkpoint.discriminant import Discriminant
 from bcdm.checkpoint.regions import RegionFactors
 from bcdm.checkpoint.trend import Trend
 from bcdm.checkpoint.usual import CONDITIONS, Usual
+from bcdm.checkpoint.widths import LocalFactors
 from bcdm.diffusion import posterior_mean
 from bcdm.errors import InputError, ModelError
 from bcdm.evaluation.signal import find_brightness
 from bcdm.identity import identify
 from bcdm.measurement import Measurement
 from bcdm.problems.familiarity import UnfamiliarWarning
+from bcdm.reconstruction.choice import make_fallback
 from bcdm.reconstruction.contrasts import change_contrast, change_gain
 from bcdm.reconstruction.measuring import measure, simulate
 from bcdm.reconstruction.posterior import Posterior, as_shown, reconstruct
@@ -35,7 +37,7 @@ from bcdm.reconstruction.widths import fit_widths
 from bcdm.trust.looks import look
 from bcdm.trust.scores import NAMES, find_scores
 
-__all__ = ["ALARM", "LEVELS", "calibrate", "fit_regions"]
+__all__ = ["ALARM", "LEVELS", "calibrate", "fit_fallback", "fit_regions"]
 
 ALARM = 0.05
 # Another contrast is what is met most and harms most: that check may raise more of the alarms.
@@ -170,6 +172,37 @@ def fit_regions(
     return contrasts.fit()
 
 
+def fit_fallback(
+    model: Model,
+    images: Tensor,
+    *,
+    samples: int = 20,
+    calls: int = 20,
+    intervals: int = 60,
+    seed: int = 0,
+    report: Callable[[str], None],
+    data: Path | None = None,
+) -> LocalFactors | None:
+    """The factors of intervals where MMPS draws the samples, as `calibrate` fits the model's own.
+
+    By operators of the model's family: those outside of it, which MMPS is for, have no end.
+
+    Args:
+        model: One that was also trained on nothing.
+        images: Of validation, prepared, (N, C, H, W).
+        samples: Per image.
+        calls: Of the method per sample.
+        intervals: How many images, evenly spaced.
+        seed: Of measurements and samples.
+        report: Called with each line about progress.
+        data: The folder of files that operators are drawn from; BCDM_DATA when left out.
+    """
+    images = _vary(model, images, seed)
+    made = partial(make_fallback, model, reason="")
+    some = _reconstruct_some(model, images, samples, calls, intervals, seed, report, data, made)
+    return fit_widths(some, _list_levels(samples))[1]
+
+
 def _list_levels(samples: int) -> list[float]:
     """Those that so many samples resolve."""
     return [level for level in LEVELS if level <= (samples - 1) / (samples + 1)]
@@ -261,14 +294,15 @@ def _reconstruct_some(
     seed: int,
     report: Callable[[str], None],
     data: Path | None,
+    choose: Callable[[Measurement], Guest] | None = None,
 ) -> Iterator[tuple[Posterior, Tensor]]:
-    """Posteriors of images, evenly spaced, and the truth behind each."""
+    """Posteriors of images, evenly spaced, and the truth behind each; by the model, or a guest."""
     wide = np.linspace(0, len(images) - 1, min(intervals, len(images))).round().astype(int)
     for done, k in enumerate(wide.tolist()):
         image = images[k : k + 1]
         measurement = simulate(model, image, [k], seed, data)
         posterior = reconstruct(
-            model,
+            model if choose is None else choose(measurement),
             measurement,
             samples=samples,
             calls=calls,

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bcdm.checkpoint import Guest, Model, welcome
+from bcdm.checkpoint.calibration import Calibration
 from bcdm.errors import InputError
 from bcdm.imports import find_object, hash_source, is_import_path, name_object
 from bcdm.measurement import Measurement
@@ -69,6 +70,9 @@ def make_fallback(model: Model, measurement: Measurement, reason: str) -> Guest:
             "another method could take: it never saw images without a measurement"
         )
     prior = model.make_prior(measurement.image.shape)
+    calibration = Calibration.of(model)
+    widths = None if calibration is None else calibration.fallback
+    told = "were never calibrated" if widths is None else "were calibrated inside of it only"
     return Guest(
         MMPS(prior, value_range=model.value_range),
         name=f"MMPS, prior {model.name}",
@@ -76,8 +80,9 @@ def make_fallback(model: Model, measurement: Measurement, reason: str) -> Guest:
         scales=model.scales,
         remark=(
             f"outside of what {model.name} was made for ({reason}), so MMPS drew the samples with "
-            "its network as prior; they are slower, and their intervals were never calibrated"
+            f"its network as prior; they are slower, and their intervals {told}"
         ),
+        widths=widths,
     )
 
 

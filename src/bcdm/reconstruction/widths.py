@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bcdm.checkpoint.calibration import LocalFactors
+from bcdm.checkpoint.widths import LocalFactors
 from bcdm.evaluation.signal import OBJECT, find_signal
 from bcdm.reconstruction.posterior import Posterior, as_shown
 

@@ -27,6 +27,10 @@ def describe_scan(fitted: Fitted) -> Facts:
     )
 
 
+_NOWHERE = "nothing: intervals are those of the samples alone"
+_INSIDE = "validation images, by the operators that the model was made for"
+
+
 def describe_posterior(posterior: Posterior) -> Facts:
     """By which model and how it was reconstructed."""
     model, level = posterior.model, float(posterior.measurement.std[0])
@@ -40,7 +44,7 @@ def describe_posterior(posterior: Posterior) -> Facts:
             *([("about it", printable(model.remark))] if model.remark else []),
             ("noise level", f"{level:.4g}, in the units of the data"),
             *drawn,
-            ("calibrated on", "nothing: intervals are those of the samples alone"),
+            ("calibrated on", _NOWHERE if model.widths is None else _INSIDE),
         )
     calibration = Calibration.of(model)
     operator = model.config.operator
