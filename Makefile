@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup check format test test-slow test-deepinv bench-deepinv test-diffusers mutate docs bench release
+.PHONY: setup check format test test-slow test-deepinv bench-deepinv test-diffusers test-azula mutate docs bench release
 
 setup:  ## install the package with all extras and the developers' tools
 	test -x $(BIN)/python || python3 -m venv $(VENV)
@@ -45,6 +45,15 @@ test-diffusers:  ## with diffusers, in an environment of its own
 	$(OTHER)/python -m pip install --quiet torch==2.13.0 diffusers
 	$(OTHER)/python -m pip install --quiet -e . hypothesis pytest sybil
 	$(OTHER)/pytest tests/diffusion/test_pretrained.py
+
+test-azula: OTHER := .venv-azula/bin
+test-azula:  ## with azula, whose torchvision needs another torch: its methods take the exam
+	test -x $(OTHER)/python || python3 -m venv .venv-azula
+	$(OTHER)/python -m pip install --quiet torch==2.14.1 torchvision==0.29.1 azula
+	$(OTHER)/python -m pip install --quiet -e . hypothesis pytest sybil
+	$(OTHER)/pytest tests/plugin/test_azula.py
+	PYTHONPATH=examples/azula $(OTHER)/bcdm benchmark mixture --method azula_methods:MMPS --method azula_methods:TMPD --calls 50 \
+	    --case 8/1 --case 8/2 --case 8/4 --json benchmarks/azula.json
 
 mutate:  ## do the tests notice small changes to the code? Record in benchmarks/mutation.json
 	$(BIN)/python tools/mutation
