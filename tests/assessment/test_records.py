@@ -2,7 +2,13 @@ import json
 
 import pytest
 
-from bcdm.assessment.records import Record, all_hold, format_table, write_records
+from bcdm.assessment.records import (
+    Record,
+    all_hold,
+    format_table,
+    keep_others,
+    write_records,
+)
 from bcdm.errors import InputError
 
 
@@ -57,3 +63,13 @@ def test_lines_for_a_terminal_are_short() -> None:
         "SSIM  0.71 [0.7, 0.72]  estimate=mean",
     ]
     assert format_table([]) == ""
+
+
+def test_records_of_other_cases_are_kept(tmp_path) -> None:
+    path = tmp_path / "records.json"
+    new = [Record("PSNR", {"set": "a", "mask": "8x"}, 2.0)]
+    assert keep_others(path, new, "set", "mask") == []
+    cases = [{"set": "a", "mask": "8x"}, {"set": "a", "mask": "4x"}, {"set": "b", "mask": "8x"}]
+    write_records(path, [Record("PSNR", case, 1.0) for case in cases])
+    assert [one.case for one in keep_others(path, new, "set", "mask")] == cases[1:]
+    assert [one.case for one in keep_others(path, new, "set")] == cases[2:]

@@ -65,6 +65,18 @@ def test_masks_of_several_coils_are_judged_at_any_size(tmp_path: Path) -> None:
     assert records[0].case["size"] == [48, 40]
 
 
+def test_a_family_without_room_for_partial_fourier_is_refused(tmp_path: Path) -> None:
+    """All its masks are 4x: with a part left out they are faster than any of them."""
+    masks = {"acceleration": [4, 4], "patterns": ["poisson"]}
+    member = {"kind": "receivers", "coils": [1, 4], "partial": 0.5, "masks": masks}
+    path = tmp_path / "a.yaml"
+    path.write_text(
+        yaml.safe_dump(SETTINGS | {"operator": {"kind": "family", "members": [member]}})
+    )
+    with pytest.raises(InputError, match="no room for it"):
+        run(str(path), "", draws=1, report=lambda _: None)
+
+
 def test_coins_give_the_acceleration_on_average() -> None:
     masks = [draw_coin_lines((2, 64), 4, 0.08, np.random.default_rng(k)) for k in range(500)]
     counts = np.array([int(mask[0].sum()) for mask in masks])

@@ -4,10 +4,14 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 import yaml
 from click.testing import CliRunner
 
+from bcdm.benchmark.masks import find_family
+from bcdm.checkpoint import load
 from bcdm.commands import cli
+from bcdm.errors import InputError
 
 
 def _quicken(exam: list[object]) -> list[str]:
@@ -67,3 +71,8 @@ def test_a_tiny_comparison(tmp_path: Path) -> None:
     assert "sample mean" not in quick.output
     table = (tmp_path / "r.md").read_text()
     assert "| poisson 8x | linear estimate |" in table
+
+
+def test_a_model_of_coils_is_refused() -> None:
+    with pytest.raises(InputError, match="brain-mri is for coils"):
+        find_family(load("brain-mri"))

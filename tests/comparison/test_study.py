@@ -11,6 +11,7 @@ import pytest
 import torch
 import yaml
 from click.testing import CliRunner, Result
+from pydantic import ValidationError
 
 from bcdm.assessment.images import choose_evenly
 from bcdm.checkpoint import Model, load
@@ -179,6 +180,20 @@ def test_means_are_clipped_where_settings_say_so(folder: Path) -> None:
         means[clip] = found
     assert means[False].max() > 1
     assert torch.equal(means[True], means[False].clamp(-1, 1))
+
+
+def test_clipping_is_refused_where_nothing_would_be_clipped() -> None:
+    network = {"network": "any", "clip": True}
+    for given in (
+        {"kind": "least_squares", "clip": True},
+        {"kind": "linear_gaussian", **network},
+        {"kind": "package.module:name", **network},
+        {"kind": "mmps", "prior": "package.module:name", "clip": [False, True]},
+    ):
+        with pytest.raises(ValidationError, match="clip is for kinds"):
+            ContenderConfig.model_validate(given)
+    with pytest.raises(ValidationError, match="clip is true, false or"):
+        ContenderConfig.model_validate({"kind": "mmps", "network": "any", "clip": []})
 
 
 def test_whether_to_clip_is_a_choice() -> None:

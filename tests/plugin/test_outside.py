@@ -72,7 +72,7 @@ def test_the_trust_card_says_that_nothing_is_known_of_it(
 ) -> None:
     (card, _) = posterior.trust
     assert card.light == "amber"
-    assert "this method was never calibrated" in card.summary
+    assert "what is usual for this method is not known" in card.summary
     assert {check.name: check.value for check in card.checks}["method"] == "Pulled"
     spoilt = bcdm.reconstruction.Posterior(
         posterior.model, posterior.measurement, posterior.preview, posterior.samples + 1
@@ -223,7 +223,7 @@ def test_a_study_takes_all_of_it_by_their_paths(folder: Path) -> None:
     case = theirs["CRPS, samples"]["case"]
     assert case["made by"] == "outside.methods:Pulled"
     assert case["sampler"] == "outside.methods:Plain"
-    assert case["weight"] in (0.5, 1.0)
+    assert case["weight"] in case["weights tried"]
     assert "largest error, average" in (folder / "out/table.md").read_text()
     # The same as objects.
     task = load_task(folder / "task.yaml")

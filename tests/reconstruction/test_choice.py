@@ -182,9 +182,10 @@ def test_intervals_of_the_fallback_have_widths_of_their_own(folder: Path, tmp_pa
     # Some of the pixels of a hole are known, none of k-space is: the widths fit about.
     assert held[True] == pytest.approx(0.8, abs=0.07)
     said = {check.name: check.reason for check in drawn.trust[0].checks}["method"]
-    assert "their intervals were calibrated inside of it only" in said
+    assert "calibrated inside of it only, and for single pixels only" in said
+    assert "never calibrated" not in drawn.trust[0].summary
     told = dict(describe_posterior(drawn))["calibrated on"]
-    assert told == "validation images, by the operators that the model was made for"
+    assert told.startswith("validation images, by the operators that the model was made for")
 
 
 @pytest.fixture

@@ -80,6 +80,8 @@ def calibrate_model(
             else:
                 widths = calibrating.fit_fallback(model, images, **plan, report=report, data=data)
                 found = replace(before, fallback=widths, on=_tell(before.on, _FALLBACK, on))
+        if getattr(found, only) is None:
+            raise InputError(f"{samples} samples are too few to fit a width: give --samples 19")
         store_calibration(find_model(name), found)
         return found
     on = f"{len(rows)} validation images of {model.config.data.path}, seed {seed}"

@@ -1,5 +1,6 @@
 """Weights that are tuned: a best one at the end of its grid is no best one."""
 
+import math
 from collections.abc import Callable, Sequence
 
 __all__ = ["MORE", "search_grid"]
@@ -12,7 +13,7 @@ def search_grid(
 ) -> dict[float, float]:
     """The cost of each weight; a grid goes on beyond its end while the best one lies there.
 
-    A single weight was chosen by someone, and stays.
+    A single weight was chosen by someone, and stays. Where no cost is finite, there is no best one.
 
     Args:
         grid: Weights > 0, about equal ratios apart.
@@ -30,6 +31,8 @@ def search_grid(
     for _ in range(more if len(costs) > 1 else 0):
         weights = sorted(costs)
         best = min(weights, key=costs.__getitem__)
+        if not math.isfinite(costs[best]):
+            break
         if best == weights[0]:
             beyond = weights[0] ** 2 / weights[1]
         elif best == weights[-1]:

@@ -16,6 +16,7 @@ __all__ = [
     "Record",
     "all_hold",
     "format_table",
+    "keep_others",
     "make_page",
     "read_records",
     "write_records",
@@ -85,6 +86,15 @@ def read_records(path: Path) -> list[Record]:
         del row["holds"]
         row["interval"] = row["interval"] and tuple(row["interval"])
     return [Record(**row) for row in rows]
+
+
+def keep_others(path: Path, records: Sequence[Record], *keys: str) -> list[Record]:
+    """The records of a file, if there is one, whose case differs from all of these in some key."""
+    if not path.exists():
+        return []
+    done = {tuple(record.case.get(key) for key in keys) for record in records}
+    known = read_records(path)
+    return [one for one in known if tuple(one.case.get(key) for key in keys) not in done]
 
 
 class Column(NamedTuple):

@@ -106,7 +106,7 @@ BASELINES = (
     Contestant("DMPS", DMPS, (0.25, 0.5, 1.0, 2.0, 4.0)),
     Contestant("DiffPIR", DiffPIR, (0.1, 0.3, 1.0, 3.0, 10.0), Renewal()),
     Contestant("DDRM", DDRM),
-    Contestant("MMPS", MMPS, calls=50),  # each with up to five products by the Jacobian
+    Contestant("MMPS", MMPS, calls=50),  # each with up to six products by the Jacobian
 )
 
 

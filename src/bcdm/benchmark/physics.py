@@ -2,10 +2,9 @@
 
 import importlib.resources
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bcdm.assessment.records import Column, Record, read_records
+from bcdm.assessment.records import Column, Record
 from bcdm.checkpoint import Guest, Model, load
 from bcdm.evaluation import psnr
 from bcdm.operators import Physics, from_deepinv
@@ -26,7 +25,7 @@ from bcdm.reconstruction.choice import choose_method
 from bcdm.scans import read_scan
 from bcdm.trust import UnfitError
 
-__all__ = ["COLUMNS", "KEYS", "compare_with_dense", "keep_others", "make_physics", "run"]
+__all__ = ["COLUMNS", "KEYS", "compare_with_dense", "make_physics", "run"]
 
 MODEL = "ixi64-mri-scanner"
 NOISE, SMALL, SIDE, SAMPLES, CALLS = 0.02, 32, 64, 4, 20
@@ -97,12 +96,6 @@ def run(
         records += _examine(name, small[name], large[name], model, truth, record, fallback)
         report(f"physics: {name}")
     return records
-
-
-def keep_others(path: Path, records: Sequence[Record]) -> list[Record]:
-    """The records of a file that are of other physics than these."""
-    done = {record.case["physics"] for record in records}
-    return [one for one in read_records(path) if one.case["physics"] not in done]
 
 
 def _examine(

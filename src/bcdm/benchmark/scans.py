@@ -1,7 +1,6 @@
 """Scans of several coils: a model beside what physicists use, judged by a full reference."""
 
 import itertools
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -31,7 +30,7 @@ from bcdm.checkpoint import Model, load
 from bcdm.evaluation import crps, psnr, ssim
 from bcdm.evaluation.ranks import find_interval
 
-__all__ = ["COLUMNS", "KEYS", "Exam", "judge", "keep_others", "run"]
+__all__ = ["COLUMNS", "KEYS", "Exam", "judge", "run"]
 
 KEYS = ("set", "mask", "method")
 COLUMNS = (
@@ -142,16 +141,6 @@ def run(
 
         plot_comparison(panel, _choose_rows(pictures))
     return records
-
-
-def keep_others(path: Path, sets: Sequence[str]) -> list[Record]:
-    """The records of a file that are not of these sets."""
-    rows = json.loads(path.read_text())
-    return [
-        Record(**{key: value for key, value in row.items() if key != "holds"})
-        for row in rows
-        if row["case"].get("set") not in sets
-    ]
 
 
 def _choose_rows(

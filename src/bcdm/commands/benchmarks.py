@@ -35,7 +35,7 @@ def moments(path: Path | None, smoke: bool) -> None:
 @benchmark.command()
 @exam_options
 def learned(path: Path | None, smoke: bool) -> None:
-    """The mixtures again, by one network trained for all their operators and noise levels."""
+    """The mixtures again, by networks trained for all their operators and noise levels."""
     from bcdm.benchmark import learned as bench
 
     finish(bench.run(name_command(), smoke=smoke, report=say), path)
@@ -183,7 +183,7 @@ def lesions(
 @click.option("--samples", default=9, show_default=True, type=click.IntRange(min=9))
 @click.option("--calls", default=20, show_default=True, help="Network calls per sample.")
 @click.option("--panel", type=click.Path(path_type=Path, dir_okay=False), help="PNG to draw.")
-@click.option("--add", is_flag=True, help="Keep what the file of records says of other sets.")
+@click.option("--add", is_flag=True, help="Keep what the file says of other sets and masks.")
 @work_option("runs/scans")
 @records_option
 def scans(
@@ -206,6 +206,7 @@ def scans(
 ) -> None:
     """Scans of several coils: a model beside CG-SENSE, l1-wavelet, total variation and MMPS."""
     require("sigpy", "scipy", *(["matplotlib"] if panel is not None else []))
+    from bcdm.assessment.records import keep_others
     from bcdm.benchmark import scans as bench
 
     try:
@@ -225,8 +226,8 @@ def scans(
         calls,
     )
     records = bench.run(model, data, work, name_command(), exam, report=say, panel=panel)
-    if add and path is not None and path.exists():
-        records = bench.keep_others(path, exam.sets) + records
+    if add and path is not None:
+        records = keep_others(path, records, "set", "mask") + records
     finish(records, path, bench.KEYS, bench.COLUMNS)
 
 

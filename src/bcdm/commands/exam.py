@@ -83,9 +83,10 @@ def deepinv(only: tuple[str, ...], fallback: bool, add: bool, path: Path | None)
     `make test-deepinv` makes an environment of its own.
     """
     require("deepinv", "PIL")
+    from bcdm.assessment.records import keep_others
     from bcdm.benchmark import physics as bench
 
     records = bench.run(name_command(), only=only, fallback=fallback, report=say)
-    if add and path is not None and path.exists():
-        records = bench.keep_others(path, records) + records
+    if add and path is not None:
+        records = keep_others(path, records, "physics") + records
     finish(records, path, bench.KEYS, bench.COLUMNS)

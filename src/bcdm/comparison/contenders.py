@@ -4,10 +4,17 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 from torch import Tensor
 
 from bcdm.checkpoint import Model
@@ -48,6 +55,18 @@ KINDS = (
     "least_squares",
     "total_variation",
     "linear_gaussian",
+    "mean",
+    "network",
+    "bridge",
+    "denoising",
+    "dps",
+    "dmps",
+    "pigdm",
+    "diffpir",
+    "ddrm",
+    "mmps",
+)
+_CLIPPED = (
     "mean",
     "network",
     "bridge",
@@ -110,6 +129,17 @@ class ContenderConfig(BaseModel):
     def _list(cls, given: object) -> object:
         return (given,) if isinstance(given, bool) else given
 
+    @model_validator(mode="after")
+    def _check_clip(self) -> Self:
+        if not self.clip:
+            raise ValueError("clip is true, false or [false, true]")
+        if any(self.clip) and (self.kind not in _CLIPPED or self.network is None):
+            kinds = ", ".join(_CLIPPED)
+            raise ValueError(
+                f"clip is for kinds {kinds}, with a network, whose images have a range"
+            )
+        return self
+
     @field_serializer("clip")
     def _unlist(self, given: tuple[bool, ...]) -> bool | tuple[bool, ...]:
         return given[0] if len(given) == 1 else given
@@ -137,7 +167,7 @@ class Drawn:
     seconds: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Contender:
     """A method with one setting of what can be tuned.
 

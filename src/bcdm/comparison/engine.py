@@ -183,8 +183,7 @@ def _score(
         for name, make in makers.items():
             features[name].append(make(samples[0]))
     case = best.describe() | {"images": len(x), "samples": len(samples)}
-    if tried:
-        case["tuned over"] = tried
+    case |= tried
     if task.fid is not None:
         case["FID's weights"] = _hash_weights(task.fid, data)
     if best.model is not None and best.model.device.type != "cpu":
@@ -206,10 +205,10 @@ def _choose(
     models: Mapping[str, Model],
     data: Path | None,
     report: Callable[[str], None],
-) -> tuple[Contender, int]:
-    """The best setting on validation images, of how many; 0 where there is no choice."""
+) -> tuple[Contender, dict[str, object]]:
+    """The best setting on validation images, and of what it was chosen, for records."""
     if len(only := list(expand_grid(config, models))) == 1:
-        return only[0], 0
+        return only[0], {}
     errors: dict[Contender, float] = {}
 
     def find_least(weight: float) -> float:
@@ -221,8 +220,10 @@ def _choose(
         errors.update(found)
         return min(found.values())
 
-    search_grid(config.weight, find_least)
-    return min(errors, key=errors.__getitem__), len(errors)
+    weights = search_grid(config.weight, find_least)
+    tried: dict[str, object] = {"tuned over": len(errors)}
+    tried |= {"weights tried": list(weights)} if len(weights) > 1 else {}
+    return min(errors, key=errors.__getitem__), tried
 
 
 def _tune(task: Task, one: Contender, models: Mapping[str, Model], data: Path | None) -> float:
@@ -269,6 +270,8 @@ def _describe(
     content = [config.model_dump(mode="json", exclude_defaults=True), settings, used, tested]
     # Outcomes without LPIPS must not serve a task that asks for it; others keep their names.
     content += [] if task.lpips is not None else ["without LPIPS"]
+    # The same for weights that were chosen before grids went on beyond their ends.
+    content += ["grids go on"] if len(config.weight) > 1 else []
     content += _describe_plugs(task, config)
     return content if task.fid is None else [*content, _hash_weights(task.fid, data)]
 

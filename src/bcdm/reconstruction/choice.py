@@ -72,7 +72,9 @@ def make_fallback(model: Model, measurement: Measurement, reason: str) -> Guest:
     prior = model.make_prior(measurement.image.shape)
     calibration = Calibration.of(model)
     widths = None if calibration is None else calibration.fallback
-    told = "were never calibrated" if widths is None else "were calibrated inside of it only"
+    told = "were never calibrated"
+    if widths is not None:
+        told = "were calibrated inside of it only, and for single pixels only"
     return Guest(
         MMPS(prior, value_range=model.value_range),
         name=f"MMPS, prior {model.name}",

@@ -28,7 +28,9 @@ def describe_scan(fitted: Fitted) -> Facts:
 
 
 _NOWHERE = "nothing: intervals are those of the samples alone"
-_INSIDE = "validation images, by the operators that the model was made for"
+_INSIDE = (
+    "validation images, by the operators that the model was made for; intervals of pixels only"
+)
 
 
 def describe_posterior(posterior: Posterior) -> Facts:

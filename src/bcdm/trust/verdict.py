@@ -137,8 +137,10 @@ def _sum_up(
         summary = f"Not a measurement that {name} was made for: {bad[0].reason}."
     elif doubtful:
         summary = f"Look twice: {doubtful[0].reason}."
+    elif kind == "method":
+        summary = "The samples explain the data; what is usual for this method is not known."
     elif not calibrated:
-        summary = f"The samples explain the data, but this {kind} was never calibrated."
+        summary = "The samples explain the data, but this model was never calibrated."
     else:
         summary = "Nothing speaks against this reconstruction."
     return Trust(light, summary, tuple(checks))
