@@ -24,7 +24,7 @@ TASKS = {
     "inpaint": "inpainting, shift",
     "denoise": "denoising",
 }
-COVERED = "coverage 80%, all pixels"
+COVERED, CRPS = "coverage 80%, all pixels", "CRPS, samples"
 HELD, IN_PART, FAILED = "**holds**", "**in part**", "**fails**"
 
 
@@ -78,6 +78,7 @@ def make_sections(folder: Path) -> dict[str, str]:
         "results": _make_overview(tasks),
         "claims": _make_table(heads, rows),
         "asked": _make_asked(tasks),
+        "equal": _make_equal({name: _find_equal(folder / name) for name in TASKS}),
         "published": f"{_make_beside(tasks, published['tables'])}\n\n{counted}",
     }
 
@@ -143,8 +144,42 @@ def _make_overview(tasks: Mapping[str, Results]) -> str:
 def _list_two(found: Mapping[str, Mapping[str, Any]]) -> str:
     if not found:
         return ""
-    crps, psnr = (found[name]["value"] for name in ("CRPS, samples", "PSNR, average"))
+    crps, psnr = (found[name]["value"] for name in (CRPS, "PSNR, average"))
     return f"{1000 * crps:.1f}; {psnr:.2f}"
+
+
+def _find_equal(folder: Path) -> Results | None:
+    """A task at equal total training, if that was run."""
+    path = folder / "equal/results.json"
+    return read_results(path) if path.exists() else None
+
+
+def _make_equal(tasks: Mapping[str, Results | None]) -> str:
+    """CRPS of ours and of its rivals at equal total training; what a sample takes."""
+    known = list(tasks.values())
+    names = dict.fromkeys(name for found in known if found is not None for name in found.methods)
+    rows = [
+        [name, *(_show(one, name, CRPS, 1000, 1) for one in known)] for name in (CONTROL, *names)
+    ]
+    rows.append(["ratio: ours over the best other", *map(_compare_best, known)])
+    for name in ("MMPS", OURS):
+        for label, record in (("PSNR (dB)", "PSNR, average"), ("s a sample", "seconds per sample")):
+            rows.append([f"{name}: {label}", *(_show(one, name, record) for one in known)])
+    return _make_table(["CRPS x 1000, unless said", *TASKS.values()], rows)
+
+
+def _show(found: Results | None, method: str, name: str, scale: float = 1, digits: int = 2) -> str:
+    if found is None:
+        return "not run"
+    record = {**found.methods, CONTROL: found.control}.get(method, {}).get(name)
+    return "" if record is None else f"{scale * record['value']:.{digits}f}"
+
+
+def _compare_best(found: Results | None) -> str:
+    if found is None:
+        return "not run"
+    crps = [found.get(name, CRPS) for name in found.methods if not name.startswith(OURS)]
+    return f"{found.get(OURS, CRPS) / min(crps):.3f}"
 
 
 def _make_asked(tasks: Mapping[str, Results]) -> str:

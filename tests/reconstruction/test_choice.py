@@ -163,21 +163,21 @@ def test_intervals_of_the_fallback_have_widths_of_their_own(folder: Path, tmp_pa
     fresh = Path(shutil.copytree(folder, tmp_path / "model"))
     model = load(fresh)
     seeded = torch.Generator().manual_seed(5)
-    images = 1.5 * PRIOR_STD * torch.randn(40, *SHAPE, generator=seeded)
+    images = 1.5 * PRIOR_STD * torch.randn(24, *SHAPE, generator=seeded)
     widths = fit_fallback(
-        model, images[:24], samples=19, calls=8, intervals=24, report=lambda _: None
+        model, images[:14], samples=19, calls=5, intervals=14, report=lambda _: None
     )
     assert widths is not None
     known = Calibration({}, Usual(), {}, (0.1, 0.5, 0.9), "images", fallback=widths)
     store_calibration(fresh, known)
     mask = torch.rand(16, 16, generator=seeded) < 0.3
     operator = FourierMask(mask.float(), real=True)
-    outside = Measurement.simulate(images[24:], operator, 0.1, seed=1)
-    drawn = reconstruct(load(fresh), outside, samples=19, calls=8, progress=False, method="auto")
+    outside = Measurement.simulate(images[14:], operator, 0.1, seed=1)
+    drawn = reconstruct(load(fresh), outside, samples=19, calls=5, progress=False, method="auto")
     held = {}
     for calibrated in (False, True):
         low, high = drawn.interval(0.8, calibrated=calibrated)
-        held[calibrated] = float(((low <= images[24:]) & (images[24:] <= high)).double().mean())
+        held[calibrated] = float(((low <= images[14:]) & (images[14:] <= high)).double().mean())
     assert held[False] < 0.7
     # Some of the pixels of a hole are known, none of k-space is: the widths fit about.
     assert held[True] == pytest.approx(0.8, abs=0.07)
