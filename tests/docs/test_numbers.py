@@ -186,6 +186,21 @@ def test_what_trained_models_reach_is_that_of_the_records() -> None:
         ]
 
 
+def test_what_a_wrong_width_does_to_tarp_is_as_recorded() -> None:
+    names = ("TARP distance from diagonal", "80 % intervals hold")
+    found = {
+        (row["name"], f"{row['case']['factor']}"): row["value"]
+        for row in read_records("experiments/tarp.json")
+        if row["case"].get("prior") == "Gaussian, exact"
+    }
+    told = read_table(ROOT / "docs/results.md", "A small error of the width")
+    assert set(told) == {factor for _, factor in found}
+    for factor, (distance, held) in told.items():
+        away, inside = (found[name, factor] for name in names)
+        assert distance == drop_zero(away)
+        assert held == f"{100 * inside:.0f}"
+
+
 def test_families_are_as_in_the_records() -> None:
     rows = list(read_table(ROOT / "docs/results.md", "| | ixi64-mri | faces64").values())
     for k, (family, model) in enumerate((("mri64", "ixi64-mri"), ("faces64", "faces64"))):
