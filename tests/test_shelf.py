@@ -71,7 +71,9 @@ def test_settings_are_listed_and_shown() -> None:
     names = {line.split()[0] for line in done.output.splitlines() if line.startswith(" ")}
     assert {f"{name}.yaml" for name in SHIPPED} <= names
     assert {"paper/mri/task.yaml", "families/mri64.cases.yaml"} <= names
-    assert not names & {"paper/common.yaml", "paper/faces.yaml", "paper/published.yaml"}
+    assert {f"paper/{task}/equal.yaml" for task in ("mri", "sr", "inpaint")} <= names
+    shared = {f"paper/{name}.yaml" for name in ("common", "faces", "common-equal", "faces-equal")}
+    assert not names & {*shared, "paper/published.yaml"}
     shown = CliRunner().invoke(cli, ["settings", "ixi64-mri"])
     assert shown.output == shelf.find_settings("ixi64-mri").read_text()
     assert "bcdm settings" in CliRunner().invoke(cli, ["train", "--help"]).output

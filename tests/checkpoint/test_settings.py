@@ -41,7 +41,7 @@ BASE = {
 
 
 FILES = [p for p in sorted(ROOT.glob("experiments/**/*.yaml")) if p.name != "published.yaml"]
-SHARED = ("common.yaml", "faces.yaml")  # what tasks extend
+SHARED = ("common.yaml", "faces.yaml", "common-equal.yaml", "faces-equal.yaml")  # what tasks extend
 TASKS = [p for p in FILES if "extends" in p.read_text() or "methods:" in p.read_text()]
 TASKS = [p for p in TASKS if p.name not in SHARED]
 COMPARISONS = [p for p in FILES if "cases" in yaml.safe_load(p.read_text())]

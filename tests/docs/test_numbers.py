@@ -186,6 +186,28 @@ def test_what_trained_models_reach_is_that_of_the_records() -> None:
         ]
 
 
+def test_rivals_at_their_best_are_as_recorded() -> None:
+    """The sentence gives CRPS over that of the best rival: three tasks, MRI by both starts."""
+    text = (ROOT / "docs/results.md").read_text()
+    told = re.search(
+        r"is (\.\d+) for super-resolution, (\.\d+) for deblurring, (1\.\d+) on MRI started from a "
+        r"prior and (\.\d+) from scratch, and (1\.\d+) where the mask changed",
+        text,
+    )
+    assert told
+    found = []
+    starts = (("sr", ""), ("deblur", ""), ("mri", ""), ("mri", " (from scratch)"), ("inpaint", ""))
+    for task, start in starts:
+        crps = {
+            row["case"]["method"]: row["value"]
+            for row in read_records(f"experiments/paper/{task}/equal/results.json")
+            if row["name"] == "CRPS, samples"
+        }
+        best = min(value for name, value in crps.items() if not name.startswith("BCDM"))
+        found.append(drop_zero(crps[f"BCDM{start}"] / best))
+    assert list(told.groups()) == found
+
+
 def test_what_a_wrong_width_does_to_tarp_is_as_recorded() -> None:
     names = ("TARP distance from diagonal", "80 % intervals hold")
     found = {

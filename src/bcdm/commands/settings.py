@@ -55,7 +55,9 @@ def _find_command(file: Path) -> str | None:
         return "bcdm train"
     if "cases" in content:
         return "bcdm benchmark family"
-    is_study = "extends" in content and ("figure" in content or file.stem == "task")
+    # What studies share extends others, too, but is none by itself.
+    whole = "figure" in content or file.stem in ("task", "equal")
+    is_study = "extends" in content and whole and not file.stem.startswith("common")
     return "bcdm study" if is_study else None
 
 
