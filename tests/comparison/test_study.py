@@ -190,7 +190,7 @@ def test_clipping_is_refused_where_nothing_would_be_clipped() -> None:
         {"kind": "package.module:name", **network},
         {"kind": "mmps", "prior": "package.module:name", "clip": [False, True]},
     ):
-        with pytest.raises(ValidationError, match="clip is for kinds"):
+        with pytest.raises(ValidationError, match="clip is for what a network"):
             ContenderConfig.model_validate(given)
     with pytest.raises(ValidationError, match="clip is true, false or"):
         ContenderConfig.model_validate({"kind": "mmps", "network": "any", "clip": []})

@@ -66,18 +66,7 @@ KINDS = (
     "ddrm",
     "mmps",
 )
-_CLIPPED = (
-    "mean",
-    "network",
-    "bridge",
-    "denoising",
-    "dps",
-    "dmps",
-    "pigdm",
-    "diffpir",
-    "ddrm",
-    "mmps",
-)
+_UNCLIPPED = ("least_squares", "total_variation", "linear_gaussian")
 _GUIDED = {"dps": DPS, "dmps": DMPS, "pigdm": PiGDM, "diffpir": DiffPIR}
 
 
@@ -133,11 +122,9 @@ class ContenderConfig(BaseModel):
     def _check_clip(self) -> Self:
         if not self.clip:
             raise ValueError("clip is true, false or [false, true]")
-        if any(self.clip) and (self.kind not in _CLIPPED or self.network is None):
-            kinds = ", ".join(_CLIPPED)
-            raise ValueError(
-                f"clip is for kinds {kinds}, with a network, whose images have a range"
-            )
+        fixed = self.kind in _UNCLIPPED or self.outside
+        if any(self.clip) and (fixed or self.network is None):
+            raise ValueError("clip is for what a network of this study gives, by a method of bcdm")
         return self
 
     @field_serializer("clip")
