@@ -1,13 +1,17 @@
 """How far a family is behind a specialist trained alike, over minutes of `bcdm specialise`.
 
 python -m experiments.specialising experiments/specialising.json
+python -m experiments.specialising experiments/specialising.json --case 'MRI 8x' --specialist X
 
 For each of three operators: the family as it is, specialised for some minutes, and a specialist
-with the family's own settings but for the operator, from scratch, for as many steps. All on the
-same test images, samples and seed. What is done is kept in --work, so the command goes on.
+with the family's own settings but for the operator, from scratch, for as many steps; or X, which
+was trained so before, as ixi64-mri8x was. All on the same test images, samples and seed. What is
+done is kept in --work, so the command goes on; other cases of the file stay.
 """
 
 import argparse
+import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +23,7 @@ from bcdm.assessment.images import open_tested
 from bcdm.assessment.judging import judge
 from bcdm.assessment.kept import Numbers, keep_numbers
 from bcdm.assessment.options import Options
-from bcdm.assessment.records import Record, write_records
+from bcdm.assessment.records import Record, keep_others, write_records
 from bcdm.assessment.statistics import bootstrap
 from bcdm.checkpoint import Model, load
 from bcdm.checkpoint.given import read_operator_for
@@ -50,6 +54,7 @@ class Plan:
         noise_std: Of the measurements, on [-1, 1].
         options: Of every evaluation.
         scratch: Changes to the specialist's settings.
+        specialist: One that is there; none trains it.
     """
 
     work: Path
@@ -57,13 +62,18 @@ class Plan:
     noise_std: float = 0.02
     options: Options = field(default_factory=lambda: Options(limit=32, calls=20, precision="auto"))
     scratch: tuple[str, ...] = ()
+    specialist: str | None = None
 
 
 def measure(case: str, family: str, operator: str, plan: Plan, command: str) -> list[Record]:
     """Numbers of a family, of what is specialised from it and of a specialist, for one operator."""
     folder, data = plan.work / case.replace(" ", "-"), plan.options.data
     base = load(family)
-    special = _train_alike(base, operator, plan, folder / "scratch")
+    special = (
+        load(plan.specialist)
+        if plan.specialist
+        else _train_alike(base, operator, plan, folder / "scratch")
+    )
     given = replace(plan.options, operator=operator, noise_std=plan.noise_std)
     theirs, groups = _score(special, plan.options, folder / "scratch.npz")
     rows: list[Record] = []
@@ -83,6 +93,7 @@ def measure(case: str, family: str, operator: str, plan: Plan, command: str) -> 
             model, options = load(done), plan.options
         mine, _ = _score(model, options, folder / f"{minutes:g}.npz")
         told = {"case": case, "operator": operator, "noise_std": plan.noise_std, "family": family}
+        told["specialist"] = special.name
         told |= {"minutes": minutes, "images": len(groups), "samples": options.samples}
         told |= {"steps": model.facts.get("specialised", {}).get("steps", 0)}
         rows += _compare(told, mine, theirs, groups, command)
@@ -152,15 +163,18 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("runs/specialising"))
     parser.add_argument("--minutes", type=float, nargs="+", default=[1.0, 3.0, 10.0])
     parser.add_argument("--case", choices=list(CASES), nargs="+", default=list(CASES))
+    parser.add_argument("--specialist", help="a trained one, for a single --case")
     parser.add_argument("--data", type=Path)
     given = parser.parse_args()
+    if given.specialist and len(given.case) > 1:
+        parser.error("--specialist is for a single --case")
     options = Options(data=given.data, limit=32, calls=20, precision="auto")
-    plan = Plan(given.work, tuple(given.minutes), options=options)
-    command = f"python -m experiments.specialising {given.out}"
+    plan = Plan(given.work, tuple(given.minutes), options=options, specialist=given.specialist)
+    command = shlex.join(["python", "-m", "experiments.specialising", *sys.argv[1:]])
     records: list[Record] = []
     for case in given.case:
         records += measure(case, *CASES[case], plan, command)
-        write_records(given.out, records)
+        write_records(given.out, keep_others(given.out, records, "case") + records)
 
 
 if __name__ == "__main__":

@@ -18,14 +18,16 @@ from matplotlib import pyplot as plt
 HERE = Path(__file__).parent
 TITLES = {"mri": "MRI 4x, 32x32", "inpaint": "inpainting 12x12 of 32x32"}
 ROWS = ("BCDM", "BCDM of a family", "dual input with Wiener", "MMPS")
-MOST = 16
+MOST = 8
 
 
 def read(task: str) -> dict[tuple[str, float, int], tuple[float, dict[str, Any]]]:
     """CRPS x 1000 and the case, by method, minutes of training and calls."""
     found = {}
     for record in json.loads((HERE / task / "results.json").read_text()):
-        told = re.fullmatch(r"(.+?), (\d+) min(?:, \d+ calls)?", record["case"].get("method", ""))
+        told = re.fullmatch(
+            r"(.+?), ([\d.]+) min(?:, \d+ calls)?", record["case"].get("method", "")
+        )
         if record["name"] == "CRPS, samples" and told:
             case = record["case"]
             found[told[1], float(told[2]), case["calls"]] = (1000 * record["value"], case)

@@ -1,11 +1,16 @@
 """Does a model need its images where training had them? Test faces moved by whole pixels.
 
-python -m experiments.faces.shifts experiments/faces/shifts.json     # two minutes of one core
+python -m experiments.faces.shifts experiments/faces/shifts.json [MODEL ...]   # a minute a model
+
+Models are faces64-inpaint and faces64, and those that are named: runs/shifted/model, trained by
+`bcdm train experiments/faces/inpaint64.yaml --set data.shift=2 --set name=faces64-inpaint-shifted
+--out runs/shifted`.
 
 Each image is moved to the four sides; the box that is missing stays. PSNR of one call.
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -59,13 +64,13 @@ def score(name: str, shift: int) -> tuple[np.ndarray, list[str]]:
     return torch.stack(found).mean(0).numpy(), tested.subjects
 
 
-def run(command: str) -> list[Record]:
+def run(names: Sequence[str], command: str) -> list[Record]:
     """A record a model and shift."""
     rows = []
-    for name in MODELS:
+    for name in names:
         for shift in SHIFTS:
             values, subjects = score(name, shift)
-            case = {"model": name, "pixels": shift, "images": IMAGES, "split": "test"}
+            case = {"model": load(name).name, "pixels": shift, "images": IMAGES, "split": "test"}
             interval = bootstrap(values, groups=subjects)
             value = float(values.mean())
             rows.append(
@@ -75,5 +80,6 @@ def run(command: str) -> list[Record]:
 
 
 if __name__ == "__main__":
-    out = Path(sys.argv[1])
-    write_records(out, run(f"python -m experiments.faces.shifts {out}"))
+    out, *more = sys.argv[1:]
+    told = " ".join(["python -m experiments.faces.shifts", out, *more])
+    write_records(Path(out), run([*MODELS, *more], told))

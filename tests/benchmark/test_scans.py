@@ -219,6 +219,25 @@ def test_intervals_and_data_of_samples_around_the_truth() -> None:
     assert judge(case, exact[0].abs(), exact)["chi-square"] == pytest.approx(1, abs=0.1)
 
 
+def test_of_few_samples_no_interval_is_told() -> None:
+    """Their scatter is taken off the error of their mean, whose own is known."""
+    case, errors = make_case(), []
+    size = float(case.reference[case.inside].square().mean().sqrt())
+    for seed in range(40):
+        noise = 0.02 * torch.randn(3, SIDE, SIDE, generator=torch.Generator().manual_seed(seed))
+        samples = case.reference + 0.01 + noise
+        found = judge(case, samples, samples[:, None] * (1 + 0j))
+        assert not any(name.startswith("coverage") for name in found)
+        names = "NRMSE in the head", "NRMSE without the samples' scatter"
+        errors.append([(size * found[name]) ** 2 for name in names])
+    with_scatter, without = np.mean(errors, 0)
+    # Of 40 x 256 pixels the scatter of both is 2 %.
+    assert with_scatter == pytest.approx(0.01**2 + 0.02**2 / 3, rel=0.08)
+    assert without == pytest.approx(0.01**2, rel=0.08)
+    (control,) = list_sampled(None, 3, 1, 0)
+    assert control.tune([case]) == 1
+
+
 def test_the_control_needs_no_model() -> None:
     (control,) = list_sampled(None, 3, 1, 0)
     magnitudes, drawn = control.estimate(make_case(), 1.0)
@@ -277,11 +296,12 @@ def test_the_command_writes_records(data: Path) -> None:
     assert ran.exit_code == 0
     rows = json.loads((data / "r.json").read_text())
     assert any(row["name"] == "NRMSE in the head" for row in rows)
-    # Rows of other sets and masks may stay.
+    # Other rows may stay: of other sets, masks and methods.
     other = rows[0] | {"case": rows[0]["case"] | {"mask": "poisson 8x"}}
-    (data / "r.json").write_text(json.dumps([other, *rows]))
+    rival = rows[0] | {"case": rows[0]["case"] | {"method": "MMPS"}}
+    (data / "r.json").write_text(json.dumps([other, rival, *rows]))
     arguments.append("--add")
     ran = CliRunner().invoke(cli, ["benchmark", "scans", *arguments], catch_exceptions=False)
     assert ran.exit_code == 0
     again = json.loads((data / "r.json").read_text())
-    assert again == [other, *rows]
+    assert again == [other, rival, *rows]

@@ -148,6 +148,15 @@ def test_the_exam_takes_it_by_its_path_and_as_an_object(tmp_path: Path) -> None:
     # The prior's mean alone is far from the posterior; a correction by the data is nearer.
     ratios = {row["case"]["method"]: row["value"] for row in rows if "floor" in row["name"]}
     assert ratios["exact posterior, ODE"] < ratios["Pulled"] < 100
+    # Another case may be added to the file; again, it takes the place of what was there.
+    for _ in range(2):
+        more = CliRunner().invoke(cli, [*arguments, "--case", "8/2", "--add"])
+        assert more.exit_code == 0, more.output
+        both = json.loads(path.read_text())
+        assert both[: len(rows)] == rows
+        assert [row["case"]["d/dy"] for row in both[len(rows) :]] == ["8/2"] * len(rows)
+    lost = CliRunner().invoke(cli, ["benchmark", "mixture", "--weight", "1"])
+    assert "are for --method" in str(lost.exception)
 
 
 def test_an_import_path_that_leads_nowhere_is_said() -> None:

@@ -12,7 +12,7 @@ from bcdm.checkpoint import Model
 from bcdm.diffusion import VP, DPMSolver, posterior_mean, sample
 from bcdm.errors import InputError
 from bcdm.evaluation import nrmse
-from bcdm.evaluation.ranks import find_interval
+from bcdm.evaluation.ranks import find_interval, resolves
 from bcdm.measurement import Measurement
 from bcdm.methods import (
     CONTROL,
@@ -101,8 +101,8 @@ class Sampled:
     fitted: bool = True
 
     def tune(self, cases: Sequence[Case]) -> float:
-        """The factor of intervals that makes 80 % of them hold, on other slices."""
-        if not self.fitted:
+        """The factor of intervals that makes 80 % of them hold, on other slices; 1 of too few."""
+        if not self.fitted or not resolves(self.samples, LEVEL):
             return 1.0
         ratios = []
         for case in cases:

@@ -19,7 +19,6 @@ from bcdm.assessment.records import Record
 from bcdm.assessment.statistics import bootstrap
 from bcdm.benchmark.instances import (
     CASES,
-    FULL_CASES,
     SCALE,
     TUNING,
     Instance,
@@ -113,13 +112,13 @@ BASELINES = (
 def run(
     command: str,
     *,
-    full: bool = False,
+    cases: Sequence[tuple[int, int]] = CASES,
     smoke: bool = False,
     report: Callable[[str], None] = print,
 ) -> list[Record]:
     """Distances per case and method, and their ratio to the floor of exact samples."""
-    cases = CASES[:1] if smoke else FULL_CASES if full else CASES
-    return [row for case in cases for row in _Exam(case, command, smoke, report).run()]
+    chosen = cases[:1] if smoke else cases
+    return [row for case in chosen for row in _Exam(case, command, smoke, report).run()]
 
 
 def examine(

@@ -28,7 +28,7 @@ from bcdm.benchmark.contestants import (
 )
 from bcdm.checkpoint import Model, load
 from bcdm.evaluation import crps, psnr, ssim
-from bcdm.evaluation.ranks import find_interval
+from bcdm.evaluation.ranks import find_interval, resolves
 
 __all__ = ["COLUMNS", "KEYS", "Exam", "judge", "run"]
 
@@ -193,29 +193,33 @@ class _Cases:
     @cached_property
     def judged(self) -> list[Case]:
         """What numbers are of."""
-        return list(self._undersample(self.slices.judged))
+        return self._undersample_all(self.slices.judged)
 
     @cached_property
     def sampled(self) -> list[Case]:
         """Those of them that samples are drawn of."""
-        few = self.slices.exam.sampled or len(self.slices.judged)
-        return [self.judged[k] for k in choose_evenly(len(self.judged), few)]
+        slices, few = self.slices.judged, self.slices.exam.sampled
+        if not 0 < few < len(slices):
+            return self.judged
+        return [self._undersample(slices[k], k) for k in choose_evenly(len(slices), few)]
 
     @cached_property
     def others(self) -> list[Case]:
         """What weights are tuned on."""
-        return list(self._undersample(self.slices.others))
+        return self._undersample_all(self.slices.others)
 
     @cached_property
     def validation(self) -> list[Case]:
         """What widths are fitted on."""
-        return list(self._undersample(self.slices.validation))
+        return self._undersample_all(self.slices.validation)
 
-    def _undersample(self, slices: list[Slice]) -> Iterator[Case]:
-        for number, item in enumerate(slices):
-            seed = self.slices.exam.seed + number
-            mask = draw_mask(self.pattern, self.acceleration, item, seed)
-            yield item.undersample(mask, self.cache)
+    def _undersample_all(self, slices: list[Slice]) -> list[Case]:
+        return [self._undersample(item, number) for number, item in enumerate(slices)]
+
+    def _undersample(self, item: Slice, number: int) -> Case:
+        seed = self.slices.exam.seed + number
+        mask = draw_mask(self.pattern, self.acceleration, item, seed)
+        return item.undersample(mask, self.cache)
 
 
 def _ask(
@@ -299,6 +303,12 @@ def judge(case: Case, magnitudes: Tensor, images: Tensor, factor: float = 1.0) -
         return found
     chosen = magnitudes[:, inside]
     found["CRPS x 1000 in the head"] = 1000 * float(crps(chosen[:, None], truth[None]))
+    # What the mean of ever more samples would come to: their scatter adds to its error.
+    error, scatter = (mean[inside] - truth).square().mean(), chosen.var(0).mean() / len(chosen)
+    many = (error - scatter).clamp_min(0) / truth.square().mean()
+    found["NRMSE without the samples' scatter"] = float(many.sqrt())
+    if not resolves(len(chosen), LEVEL):
+        return found
     low, high = find_interval(chosen, LEVEL)
     found["coverage before calibration"] = _cover(low, high, truth)
     middle, half = (low + high) / 2, factor * (high - low) / 2

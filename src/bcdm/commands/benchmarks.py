@@ -180,10 +180,16 @@ def lesions(
 @click.option("--sampled", default=0, show_default=True, help="Of them, sampled; 0: all.")
 @click.option("--tuning", default=2, show_default=True, help="Other slices, to tune weights on.")
 @click.option("--widths", default=1, show_default=True, help="Of validation, for intervals.")
-@click.option("--samples", default=9, show_default=True, type=click.IntRange(min=9))
+@click.option(
+    "--samples",
+    default=9,
+    show_default=True,
+    type=click.IntRange(min=2),
+    help="Of each slice; fewer than 9 give no intervals.",
+)
 @click.option("--calls", default=20, show_default=True, help="Network calls per sample.")
 @click.option("--panel", type=click.Path(path_type=Path, dir_okay=False), help="PNG to draw.")
-@click.option("--add", is_flag=True, help="Keep what the file says of other sets and masks.")
+@click.option("--add", is_flag=True, help="Keep what the file says of other rows.")
 @work_option("runs/scans")
 @records_option
 def scans(
@@ -227,7 +233,7 @@ def scans(
     )
     records = bench.run(model, data, work, name_command(), exam, report=say, panel=panel)
     if add and path is not None:
-        records = keep_others(path, records, "set", "mask") + records
+        records = keep_others(path, records, *bench.KEYS) + records
     finish(records, path, bench.KEYS, bench.COLUMNS)
 
 

@@ -29,6 +29,7 @@ __all__ = ["deepinv", "mixture"]
 )
 @click.option("--calls", default=100, show_default=True, help="Per sample, of --method.")
 @click.option("--case", "cases", multiple=True, metavar="D/DY", help="Such as 8/1; left out: all.")
+@click.option("--add", is_flag=True, help="Keep what the file of records says of other cases.")
 @exam_options
 def mixture(
     path: Path | None,
@@ -39,6 +40,7 @@ def mixture(
     sampler: str | None,
     calls: int,
     cases: tuple[str, ...],
+    add: bool,
 ) -> None:
     """Distance to the exact posterior of Gaussian mixtures: ours, and guided methods.
 
@@ -47,25 +49,28 @@ def mixture(
 
     bcdm benchmark mixture --method mypackage.methods:Mine --weight 0.5 --weight 1 --case 8/2
     """
+    from bcdm.assessment.records import keep_others
     from bcdm.benchmark import mixture as bench
     from bcdm.benchmark.instances import CASES, FULL_CASES
     from bcdm.imports import find_object
 
-    if not paths:
-        if weights or sampler or cases:
-            raise InputError("--weight, --sampler and --case are for --method: give one")
-        finish(bench.run(name_command(), full=full, smoke=smoke, report=say), path)
-        return
     known = {"/".join(map(str, case)): case for case in FULL_CASES}
     if unknown := [name for name in cases if name not in known]:
         raise InputError(f"{unknown[0]!r} is no case: choose among {', '.join(known)}")
-    step = None if sampler is None else find_object(sampler)()
-    others = [
-        bench.Contestant(name.split(":")[-1], find_object(name), weights, step, calls)
-        for name in paths
-    ]
     chosen = [known[name] for name in cases] or (FULL_CASES if full else CASES)
-    records = bench.examine(others, name_command(), cases=chosen, smoke=smoke, report=say)
+    if paths:
+        step = None if sampler is None else find_object(sampler)()
+        others = [
+            bench.Contestant(name.split(":")[-1], find_object(name), weights, step, calls)
+            for name in paths
+        ]
+        records = bench.examine(others, name_command(), cases=chosen, smoke=smoke, report=say)
+    elif weights or sampler:
+        raise InputError("--weight and --sampler are for --method: give one")
+    else:
+        records = bench.run(name_command(), cases=chosen, smoke=smoke, report=say)
+    if add and path is not None:
+        records = keep_others(path, records, "d/dy") + records
     finish(records, path)
 
 
