@@ -63,6 +63,7 @@ OF_SAMPLES = {
     "CRPS x 1000": (CRPS, OURS),
     "of the control": (CRPS, CONTROL),
     "of MMPS": (CRPS, "MMPS"),
+    "MMPS, limit": ("NRMSE without the samples' scatter", "MMPS"),
     "of MMPS, not fitted": (COVERED, "MMPS"),
     "of MMPS, seconds": ("seconds a slice", "MMPS"),
     "intervals cover": (COVERED, OURS),
