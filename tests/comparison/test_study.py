@@ -215,6 +215,13 @@ def test_whether_to_clip_is_a_choice() -> None:
         assert kind == "ddrm" or drawn[1].abs().max() <= 1
     alone = ContenderConfig.model_validate({"kind": "mmps", "network": "any", "clip": True})
     assert alone.model_dump()["clip"] is True
+    assert alone.model_dump()["iterations"] == 5
+    # So are products with the Jacobian.
+    config = ContenderConfig(kind="mmps", network="any", calls=3, iterations=(1, 2))
+    rows = list(expand_grid(config, {"any": model}))
+    assert [one.describe()["iterations a call"] for one in rows] == [1, 2]
+    with pytest.raises(ValueError, match="greater than or equal to 1"):
+        ContenderConfig.model_validate({"kind": "mmps", "network": "any", "iterations": [2, 0]})
 
 
 @pytest.mark.parametrize("changes", [["training.seed=1"], [*DUAL, "steps=network:plain"]])

@@ -68,10 +68,11 @@ def model(folder: Path) -> Model:
 
 @pytest.fixture(scope="module")
 def outside() -> Measurement:
-    """Half of k-space, which is no hole."""
+    """A part of k-space, which is no hole; with every frequency its negative, as of real images."""
     seeded = torch.Generator().manual_seed(0)
     x = PRIOR_STD * torch.randn(1, *SHAPE, generator=seeded)
-    mask = torch.rand(16, 16, generator=seeded) < 0.5
+    mask = torch.rand(16, 16, generator=seeded) < 0.3
+    mask |= mask.flip(0, 1).roll((1, 1), (0, 1))
     return Measurement.simulate(x, FourierMask(mask.float(), real=True), 0.1, seed=1)
 
 
@@ -106,7 +107,7 @@ def test_the_fallback_is_exact_where_the_prior_is_gaussian(
     away = (posterior.mean - posterior.linear).square().mean().sqrt()
     assert float(away) < 1.1 * PRIOR_STD / 4
     measured = float(outside.operator.mask.float().mean())
-    assert abs(float(posterior.std.mean()) / PRIOR_STD - (1 - measured) ** 0.5) < 0.15
+    assert abs(float(posterior.std.mean()) / PRIOR_STD - (1 - measured) ** 0.5) < 0.1
 
 
 def test_card_and_report_say_what_drew(model: Model, outside: Measurement, tmp_path: Path) -> None:
@@ -146,7 +147,7 @@ def test_a_method_of_the_prior_by_object_and_by_path(model: Model, outside: Meas
         return reconstruct(model, outside, samples=3, calls=4, progress=False, method=method)
 
     def clipped(prior: Denoiser) -> MMPS:
-        return MMPS(prior, value_range=model.value_range)
+        return MMPS(prior, 2, model.value_range)
 
     assert torch.equal(draw(clipped).samples, draw("auto").samples)
     by_path = draw("bcdm.methods:PiGDM")

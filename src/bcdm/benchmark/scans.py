@@ -128,7 +128,7 @@ def run(
                     case: dict[str, object] = {"set": set_name, "mask": mask_name}
                     case |= {"method": one.name, "samples": 1, "tuned": float(found["weight"])}
                     if isinstance(one, Sampled):
-                        case |= {"samples": exam.samples, "calls": exam.calls}
+                        case |= {"samples": one.samples, "calls": one.calls}
                         case["model"] = model.config.name if model is not None else None
                     record = partial(Record, seed=exam.seed, command=command)
                     records += _list(found, case, record, exam.sampled)

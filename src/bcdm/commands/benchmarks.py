@@ -187,7 +187,7 @@ def lesions(
     type=click.IntRange(min=2),
     help="Of each slice; fewer than 9 give no intervals.",
 )
-@click.option("--calls", default=20, show_default=True, help="Network calls per sample.")
+@click.option("--calls", default=20, show_default=True, help="Per sample; MMPS has 40.")
 @click.option("--panel", type=click.Path(path_type=Path, dir_okay=False), help="PNG to draw.")
 @click.option("--add", is_flag=True, help="Keep what the file says of other rows.")
 @work_option("runs/scans")

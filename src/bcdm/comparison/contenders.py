@@ -4,7 +4,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import torch
 from pydantic import (
@@ -87,7 +87,8 @@ class ContenderConfig(BaseModel):
         weight: Of guidance or regularisation; several are tuned on the validation split.
         churn: Of DPM-Solver++; several are tuned alike. None: the paper's ancestral steps.
         calls: Network calls per sample; 0 for estimates without samples.
-        iterations: Of MMPS in each call, a product with the network's Jacobian each.
+        iterations: Of MMPS in each call, a product with the network's Jacobian each; several are
+            tuned alike. Of a learned Jacobian two often do better than five.
         clip: Whether means are clipped to the range of images, as is usual for networks that
             predict noise; [false, true] is tuned alike.
         few: Whether it is scored on the task's smaller number of images.
@@ -101,7 +102,7 @@ class ContenderConfig(BaseModel):
     weight: tuple[float, ...] = (1.0,)
     churn: tuple[float | None, ...] = (1.0,)
     calls: int = Field(default=0, ge=0)
-    iterations: int = Field(default=5, ge=1)
+    iterations: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(5,), min_length=1)
     clip: tuple[bool, ...] = (False,)
     few: bool = False
 
@@ -113,10 +114,10 @@ class ContenderConfig(BaseModel):
             raise ValueError(f'{given!r} is neither of {kinds} nor a "package.module:name"')
         return given
 
-    @field_validator("clip", mode="before")
+    @field_validator("clip", "iterations", mode="before")
     @classmethod
     def _list(cls, given: object) -> object:
-        return (given,) if isinstance(given, bool) else given
+        return (given,) if isinstance(given, bool | int) else given
 
     @model_validator(mode="after")
     def _check_clip(self) -> Self:
@@ -127,8 +128,8 @@ class ContenderConfig(BaseModel):
             raise ValueError("clip is for what a network of this study gives, by a method of bcdm")
         return self
 
-    @field_serializer("clip")
-    def _unlist(self, given: tuple[bool, ...]) -> bool | tuple[bool, ...]:
+    @field_serializer("clip", "iterations")
+    def _unlist(self, given: tuple[int, ...]) -> int | tuple[int, ...]:
         return given[0] if len(given) == 1 else given
 
     @field_serializer("kind", "prior", "sampler")
@@ -164,6 +165,7 @@ class Contender:
         churn: One of them.
         model: The trained network, if it has one.
         clip: One of them.
+        iterations: One of them.
     """
 
     config: ContenderConfig
@@ -171,6 +173,7 @@ class Contender:
     churn: float | None
     model: Model | None
     clip: bool = False
+    iterations: int = 5
 
     @property
     def draws_samples(self) -> bool:
@@ -185,7 +188,7 @@ class Contender:
         if self.config.kind == "mean":
             case["calls"] = 1
         if self.config.kind == "mmps":
-            case["iterations a call"] = self.config.iterations
+            case["iterations a call"] = self.iterations
         if self.config.outside:
             case["made by"] = describe_plug(self.config.kind)
         if self.config.kind in (*_GUIDED, "total_variation") or self._weighs:
@@ -306,7 +309,7 @@ class Contender:
             # Its sampler comes with what it binds, and only takes the prior's means.
             return DDRM(_clip(prior, *self._limits) if self.clip else prior)
         if kind == "mmps":
-            return self._clip(MMPS(prior, self.config.iterations))
+            return self._clip(MMPS(prior, self.iterations))
         if kind == "denoising":
             return self._clip(Denoising(prior))
         if kind not in _GUIDED:
@@ -338,7 +341,8 @@ def expand_grid(
     if config.network is not None and config.network not in models:
         raise InputError(f"no network {config.network!r}: there are {sorted(models)}")
     model = models[config.network] if config.network is not None else None
-    for weight, churn, clip in itertools.product(
-        config.weight if weights is None else weights, config.churn, config.clip
-    ):
-        yield Contender(config, weight, churn, model, clip)
+    grid = itertools.product(
+        config.weight if weights is None else weights, config.churn, config.clip, config.iterations
+    )
+    for weight, churn, clip, iterations in grid:
+        yield Contender(config, weight, churn, model, clip, iterations)

@@ -19,6 +19,8 @@ Choice = str | Callable[..., Any]
 FALLBACK = "MMPS"
 """What "auto" takes outside of what a model was made for."""
 
+_ITERATIONS = 2  # a learned Jacobian is no covariance: more do harm (decision 0046)
+
 
 def choose_method(
     model: Model, measurement: Measurement, choice: Choice = "model", *, force: bool = False
@@ -76,7 +78,7 @@ def make_fallback(model: Model, measurement: Measurement, reason: str) -> Guest:
     if widths is not None:
         told = "were calibrated inside of it only, and for single pixels only"
     return Guest(
-        MMPS(prior, value_range=model.value_range),
+        MMPS(prior, _ITERATIONS, model.value_range),
         name=f"MMPS, prior {model.name}",
         value_range=model.value_range,
         scales=model.scales,
