@@ -17,6 +17,7 @@ METHODS = {  # what the page calls a method, beside its name in the records
     "BCDM, our default, 1 pass a call": "BCDM",
 }
 ZEROS = "experiments/zeros.json"
+NRMSE = "NRMSE in the head"
 SCANS = {
     "bcdm": "ours",
     "control": "linear Gaussian posterior",
@@ -31,9 +32,12 @@ CASES = {"mri64": "points 8x", "faces64": "inpainting, 24x24"}
 def test_errors_on_the_real_scan_are_those_of_the_record() -> None:
     """Also what README and limits count: with how many masks it is nearer to the reference."""
     found = {
-        (record["case"]["mask"], record["case"]["method"]): record["value"]
+        (record["case"]["mask"], method): record["value"]
         for record in read_records("experiments/scans/results.json")
-        if record["name"] == "NRMSE in the head" and record["case"]["set"] == "brain16"
+        for method in [record["case"].get("method")]
+        # MMPS drew two samples only.
+        if record["name"] == ("NRMSE without the samples' scatter" if method == "MMPS" else NRMSE)
+        and record["case"]["set"] == "brain16"
     }
     text = (ROOT / "docs/results.md").read_text().split("## A real scan of 16 coils")[1]
     _, _, *rows = (row for row in text.split("## ")[0].splitlines() if row.startswith("|"))
