@@ -1,6 +1,7 @@
 """Quality over training compute, and over network passes: python -m experiments.compute.figure.
 
-Reads experiments/compute/TASK/results.json and writes experiments/compute/compute.png.
+Reads experiments/compute/TASK/results.json and writes compute.png and results.json: CRPS by
+minutes of training and by network passes.
 A pass is one run of the network through one image; a product with its Jacobian counts as two, a
 backward pass, and MMPS needs up to one more of them a call than it has iterations.
 """
@@ -14,6 +15,8 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
+
+from bcdm.assessment.records import Record, write_records
 
 HERE = Path(__file__).parent
 TITLES = {"mri": "MRI 4x, 32x32", "inpaint": "inpainting 12x12 of 32x32"}
@@ -64,13 +67,34 @@ def draw() -> None:
             right.plot(*zip(*passes, strict=True), **style)
         left.set(xlabel="minutes of training on one core", ylabel="CRPS x 1000", title=TITLES[task])
         right.set(xlabel=f"network passes a sample, {MOST} min", ylabel="CRPS x 1000")
-        for axes in (left, right):
+        for axes, ticks in ((left, (0.5, 1, 2, 4, 8)), (right, (5, 10, 20, 50, 100, 200))):
             axes.set(xscale="log")
+            axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+            axes.minorticks_off()
             axes.grid(alpha=0.3)
         left.legend()
     figure.savefig(HERE / "compute.png", dpi=110)
     plt.close(figure)
 
 
+def tell() -> list[Record]:
+    """What the figure shows."""
+    command = "python -m experiments.compute.figure"
+    return [
+        Record(
+            "CRPS x 1000",
+            {"task": TITLES[task], "method": name, "minutes": minutes, "calls": calls}
+            | {"passes a sample": count_passes(case), "images": case["images"], "split": "test"},
+            value,
+            seed=0,
+            command=command,
+        )
+        for task in TITLES
+        if (HERE / task / "results.json").exists()
+        for (name, minutes, calls), (value, case) in read(task).items()
+    ]
+
+
 if __name__ == "__main__":
     draw()
+    write_records(HERE / "results.json", tell())
