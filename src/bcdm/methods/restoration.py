@@ -18,6 +18,10 @@ from bcdm.tensors import fit
 __all__ = ["DDRM", "MMPS", "DiffPIR", "Renewal", "Restoration"]
 
 
+# Of MMPS over a learned prior, whose Jacobian is no covariance: more do harm (decision 0046).
+LEARNED_ITERATIONS = 2
+
+
 @dataclass(frozen=True)
 class MMPS:
     r"""Moment matching posterior sampling (Rozet et al., 2024).

@@ -9,6 +9,7 @@ from bcdm.errors import InputError
 from bcdm.imports import find_object, hash_source, is_import_path, name_object
 from bcdm.measurement import Measurement
 from bcdm.methods import MMPS
+from bcdm.methods.restoration import LEARNED_ITERATIONS
 from bcdm.trust import UnfitError, find_unfamiliar
 
 __all__ = ["FALLBACK", "Choice", "choose_method", "describe_choice", "make_fallback", "make_guest"]
@@ -18,8 +19,6 @@ Choice = str | Callable[..., Any]
 
 FALLBACK = "MMPS"
 """What "auto" takes outside of what a model was made for."""
-
-_ITERATIONS = 2  # a learned Jacobian is no covariance: more do harm (decision 0046)
 
 
 def choose_method(
@@ -78,7 +77,7 @@ def make_fallback(model: Model, measurement: Measurement, reason: str) -> Guest:
     if widths is not None:
         told = "were calibrated inside of it only, and for single pixels only"
     return Guest(
-        MMPS(prior, _ITERATIONS, model.value_range),
+        MMPS(prior, LEARNED_ITERATIONS, model.value_range),
         name=f"MMPS, prior {model.name}",
         value_range=model.value_range,
         scales=model.scales,
