@@ -146,4 +146,4 @@ def test_files_are_flushed_where_that_needs_the_right_to_write(
 
     monkeypatch.setattr(os, "fsync", flush)
     write_text(tmp_path / "a", "text")
-    assert flushed == [os.O_RDWR]
+    assert flushed == [os.O_RDWR, os.O_RDONLY]  # the second is the folder, with the new name

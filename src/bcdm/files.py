@@ -1,5 +1,6 @@
 """How no half-written file ever has a final name, and what a file holds in one number."""
 
+import errno
 import hashlib
 import json
 import os
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "count_bytes",
     "flush",
+    "flush_names",
     "hash_content",
     "hash_path",
     "remove_partial",
@@ -52,6 +54,7 @@ def replacing(target: Path) -> Iterator[Path]:
         yield partial
         flush(partial)
         _rename(partial, target)
+        flush_names(target.parent)
     finally:
         _remove(partial)
 
@@ -164,7 +167,7 @@ def _list_files(path: Path) -> list[Path]:
 
 
 def flush(path: Path) -> None:
-    """Returns when a file, or all files of a folder, would survive a crash of the machine."""
+    """Returns when a file, or all that is in a folder, would survive a crash of the machine."""
     # A rename may reach the disk before the content does; a crash would then leave an empty file.
     for file in _list_files(path):
         # Windows flushes only what is open for writing.
@@ -173,6 +176,24 @@ def flush(path: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+    if path.is_dir():
+        for folder in [path, *(inner for inner in path.rglob("*") if inner.is_dir())]:
+            flush_names(folder)
+
+
+def flush_names(folder: Path) -> None:
+    """Returns when the names in a folder, and renames, would survive a crash of the machine."""
+    if os.name == "nt":
+        return  # it has no such call
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some file systems of networks keep names at once, and know no such call.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def _rename(partial: Path, target: Path) -> None:

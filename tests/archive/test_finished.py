@@ -105,8 +105,12 @@ def test_verify_notices_damage(copied: Path, damage: str) -> None:
         lines.write_bytes(lines.read_bytes()[:-9])
     else:
         array.unlink()
-    found = list(verify(str(copied), draw=0, report=print))
+    found = list(verify(str(copied), draw=3, report=print))
     assert [one.name for one in found if not one.right] == ["shard 1", "hashes"]
+    # Items are drawn from the others.
+    drawn = [one.name for one in found if one.name.startswith("item ")]
+    assert len(drawn) == 3
+    assert not any(name.endswith("shard 1") for name in drawn)
 
 
 def test_verify_notices_a_model_that_changed(

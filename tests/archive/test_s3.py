@@ -132,10 +132,10 @@ def test_files_in_s3(bucket: str, rows, scanner: Path, tmp_path: Path) -> None:
         np.savez(tmp_path / f"{name}.npz", kspace=rows[:2] * (1 if name == "a" else 2))
         place.write(f"deep/{name}.npz", (tmp_path / f"{name}.npz").read_bytes())
     place.write("deep/readme.txt", b"hello")
-    root, names = list_objects(f"{bucket}/files/*.npz")
+    root, names = list_objects(f"{bucket}/files/**/*.npz")
     assert (root, list(names)) == (f"{bucket}/files", ["deep/a.npz", "deep/b.npz"])
     settings = {"shard": 9, "noise_std": 2.5, **FAST}
-    remote = Job(f"{bucket}/files/*.npz", str(tmp_path / "one"), str(scanner), **settings)
+    remote = Job(f"{bucket}/files/**/*.npz", str(tmp_path / "one"), str(scanner), **settings)
     local = Job(f"{tmp_path}/*.npz", str(tmp_path / "two"), str(scanner), **settings)
     assert open_job(remote).run(0).counts.status == {"done": 4}
     open_job(local).run(0)
@@ -150,3 +150,13 @@ def test_a_server_that_is_gone_is_no_fault_of_an_item(
     monkeypatch.setattr("bcdm.archive.objects._RETRIES", 0)
     with pytest.raises(MachineError, match="cannot be read"):
         begin(replace(job, out=f"{bucket}/out"), print)
+    with pytest.raises(MachineError, match="cannot be read"):
+        begin(replace(job, source=f"{bucket}/table"), print)
+    with pytest.raises(MachineError, match="cannot be removed"):
+        open_place(bucket).remove("out")
+    with pytest.raises(MachineError, match="cannot be listed"):
+        list(list_objects(f"{bucket}/*.npz")[1])
+    # What zarr writes does not pass our place: the unit says whose fault it is.
+    unit = replace(open_job(job), place=open_place(bucket))
+    with pytest.raises(MachineError, match="cannot be written"):
+        unit._do(0, None, None)

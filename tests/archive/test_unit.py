@@ -100,6 +100,15 @@ def test_files_give_the_samples_of_the_command(scanner: Path, rows, tmp_path: Pa
     )
 
 
+def test_an_archive_in_its_input_does_not_take_itself(scanner: Path, rows, tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", kspace=rows[:2])
+    out = tmp_path / "out"
+    job = Job(str(tmp_path), str(out), str(scanner), shard=1, noise_std=2.5, **FAST)
+    begin(job, print)
+    (out / "archive.json").unlink()  # the lists of files are there, and planned anew
+    assert begin(job, print).shards == 1
+
+
 def test_k_space_of_an_archive_has_cards_of_a_scale_that_was_taken(
     scanner: Path, rows: np.ndarray, tmp_path: Path
 ) -> None:

@@ -98,3 +98,10 @@ def test_precision_and_device_are_those_of_the_images() -> None:
     weights = torch.rand(5, dtype=torch.float64)
     operator = MatrixFree(lambda x: x * weights, shape=SHAPE)
     assert operator.forward(torch.zeros(1, *SHAPE).double()).dtype == torch.float64
+
+
+def test_a_wrong_operator_is_refused_again_and_again() -> None:
+    wrong = MatrixFree(lambda x: 2 * x, lambda y: y, shape=SHAPE)
+    for _ in range(2):
+        with pytest.raises(InputError, match="adjoint"):
+            wrong.forward(torch.ones(1, *SHAPE))

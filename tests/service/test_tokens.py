@@ -47,9 +47,10 @@ def test_a_wrong_line_is_named_and_not_shown(line: str) -> None:
 
 
 def test_files_are_closed_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "tokens"
+    path = tmp_path / "new" / "tokens"
     assert make_tokens(path).find("Bearer " + path.read_text().split()[2]) is not None
     assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
     before = path.read_text()
     make_tokens(path)
     assert path.read_text() == before, "the token stays"

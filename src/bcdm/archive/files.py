@@ -128,7 +128,12 @@ class Files:
             return root, iter(parts)
         if not Path(root).is_dir():
             raise InputError(f"{self._text} is no file or folder: check the path")
-        return root, walk(Path(root), parts)
+        return root, self._leave_out_archive(Path(root), walk(Path(root), parts))
+
+    def _leave_out_archive(self, root: Path, names: Iterator[str]) -> Iterator[str]:
+        """Without what the archive itself writes, where it lies in the folder of its input."""
+        own = None if is_remote(str(self._place)) else Path(str(self._place)).absolute()
+        return (name for name in names if own is None or own not in (root / name).parents)
 
 
 @contextmanager

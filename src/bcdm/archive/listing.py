@@ -8,9 +8,10 @@ from pathlib import Path
 from bcdm.archive.places import ObjectStore
 from bcdm.errors import InputError
 
-__all__ = ["find_root", "has_pattern", "list_objects", "walk"]
+__all__ = ["find_root", "has_pattern", "list_objects", "matches", "walk"]
 
 _WILD = "*?["
+_ONCE = "a pattern takes ** once: twice would find files twice"
 
 
 def has_pattern(text: str) -> bool:
@@ -46,7 +47,7 @@ def walk(folder: Path, parts: Sequence[str], inside: str = "") -> Iterator[str]:
     """
     head, rest = parts[0], parts[1:]
     if head == "**" and "**" in rest:
-        raise InputError("a pattern takes ** once: twice would find files twice")
+        raise InputError(_ONCE)
     if head == "**" and rest:
         yield from walk(folder, rest, inside)
     try:
@@ -74,6 +75,27 @@ def list_objects(address: str) -> tuple[str, Iterator[str]]:
     """The address above all that an address or pattern means, and names below it, in order."""
     scheme, _, path = address.partition("://")
     root, parts = find_root(path.rstrip("/"))
-    pattern = "*" if parts == ("**",) else "/".join(parts)
+    if parts.count("**") > 1:
+        raise InputError(_ONCE)
     store = ObjectStore(f"{scheme}://{root}")
-    return store.address, (name for name in store.walk() if fnmatchcase(name, pattern))
+    return store.address, (name for name in store.walk() if matches(name.split("/"), parts))
+
+
+def matches(names: Sequence[str], parts: Sequence[str]) -> bool:
+    """Whether a pattern means a path, as `walk` reads it.
+
+    >>> matches(["2024a", "x.h5"], ["2024*", "**", "*.h5"])
+    True
+    >>> matches(["deep", "x.h5"], ["*.h5"])
+    False
+    """
+    if not names or not parts:
+        return not names and not parts
+    head, rest = parts[0], parts[1:]
+    if head == "**" and rest and matches(names, rest):
+        return True
+    if names[0].startswith("."):
+        return False
+    if head == "**":
+        return (len(names) == 1 and not rest) or matches(names[1:], parts)
+    return fnmatchcase(names[0], head) and matches(names[1:], rest)

@@ -12,7 +12,7 @@ from typing import Any
 
 from bcdm.errors import InputError, MachineError
 
-__all__ = ["ObjectStore"]
+__all__ = ["ObjectStore", "blames_store"]
 
 _RETRIES = 10
 _AT_ONCE = 32
@@ -88,15 +88,22 @@ class ObjectStore:
         """Names of all objects, in order; only a page of them is in memory."""
         import obstore
 
-        for page in obstore.list(self._store):
-            yield from (one["path"] for one in page)
+        try:
+            for page in obstore.list(self._store):
+                yield from (one["path"] for one in page)
+        except Exception as error:
+            raise MachineError(f"{self} cannot be listed: {_line(error)}") from None
 
     def remove(self, name: str) -> None:
         """See `Place`."""
         import obstore
 
-        paths = [one["path"] for block in obstore.list(self._store, f"{name}/") for one in block]
-        obstore.delete(self._store, paths or [name])
+        try:
+            found = obstore.list(self._store, f"{name}/")
+            paths = [one["path"] for block in found for one in block]
+            obstore.delete(self._store, paths or [name])
+        except Exception as error:
+            raise MachineError(f"{self}/{name} cannot be removed: {_line(error)}") from None
 
     def open_store(self, folder: str) -> Any:
         """See `Place`."""
@@ -148,6 +155,11 @@ class ObjectStore:
     def take(self, name: str) -> Any:
         """See `Place`; there are no locks."""
         return nullcontext(None)
+
+
+def blames_store(error: BaseException) -> bool:
+    """Whether an object store failed, below a library that reads or writes by it."""
+    return type(error).__module__.split(".")[0] == "obstore"
 
 
 def _open(address: str) -> Any:

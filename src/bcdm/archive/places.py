@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from bcdm.archive.objects import ObjectStore
-from bcdm.files import flush, remove_partial, replacing
+from bcdm.files import flush, flush_names, remove_partial, replacing
 from bcdm.folders import claim, try_claim
 
 __all__ = ["Folder", "ObjectStore", "Place", "is_remote", "open_place"]
@@ -106,6 +106,7 @@ class Folder:
             flush(own)
             # Unlike a rename, a link fails where the name is taken.
             os.link(own, target)
+            flush_names(target.parent)
         except FileExistsError:
             return False
         except OSError as error:
@@ -113,6 +114,7 @@ class Folder:
                 raise
             # Both of two who get here have written the same.
             own.replace(target)
+            flush_names(target.parent)
         finally:
             own.unlink(missing_ok=True)
         return True
@@ -142,6 +144,7 @@ class Folder:
     def settle(self, folder: str) -> None:
         """See `Place`."""
         flush(self.path / folder)
+        flush_names((self.path / folder).parent)
 
     @contextmanager
     def alone(self, say: Callable[[str], None]) -> Iterator[bool]:

@@ -8,16 +8,19 @@ import gzip
 import hashlib
 import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bcdm.archive.entries import Entry
 from bcdm.archive.places import Place
+from bcdm.checkpoint import Model
 from bcdm.errors import InputError
 from bcdm.reconstruction.fitting import Fitted
 from bcdm.reconstruction.items import LEVEL, Outcome, Status
+from bcdm.reconstruction.posterior import as_shown
 from bcdm.trust import Light
 
 __all__ = [
@@ -25,6 +28,9 @@ __all__ = [
     "LIGHTS",
     "STATUSES",
     "ShardWriter",
+    "convert_images",
+    "cut_middle",
+    "find_room",
     "hash_shard",
     "open_group",
     "read_lines",
@@ -48,7 +54,7 @@ class ShardWriter:
     Args:
         place: Where.
         stem: What the names of its files begin with.
-        shape: Of an image, (C, H, W).
+        shape: Room for an image, (C, H, W); smaller ones lie in the middle.
         samples: How many samples are kept of each item; 0 for none.
         count: About how many items there will be.
     """
@@ -95,14 +101,20 @@ class ShardWriter:
         self._written = 0
 
     def add(
-        self, row: int, outcome: Outcome, name: str, fitted: Fitted | None, *, cards: bool = False
+        self,
+        row: int,
+        outcome: Outcome,
+        entry: Entry,
+        fitted: Fitted | None,
+        *,
+        cards: bool = False,
     ) -> None:
         """Takes what became of an item.
 
         Args:
             row: Its place in the shard.
             outcome: The outcome.
-            name: Where it is from.
+            entry: The item.
             fitted: What it was in, where it could be read: tells units and size.
             cards: Whether to keep the checks behind its light.
         """
@@ -112,8 +124,13 @@ class ShardWriter:
         images, rows = self._blocks[number]
         if outcome.status == "done":
             assert fitted is not None
-            for key, values in _to_file(outcome, fitted, "samples" in self._shapes).items():
-                images[key][row % self._rows] = values
+            for key, values in convert_images(outcome, fitted, entry.slice).items():
+                if key in images:
+                    room = images[key][row % self._rows]
+                    sides = [
+                        min(pair) for pair in zip(room.shape[-2:], values.shape[-2:], strict=True)
+                    ]
+                    cut_middle(room, sides)[...] = cut_middle(values, sides)
         rows.add(row)
         size = [0, 0] if fitted is None else list(fitted.scan.size)
         numbers = [np.nan, np.nan, np.nan]
@@ -121,7 +138,7 @@ class ShardWriter:
             numbers = [fitted.units.gain, fitted.units.offset, fitted.noise.std]
         light = LIGHTS.index(outcome.light)
         self._columns[row] = (STATUSES.index(outcome.status), light, size, numbers)
-        self._lines[row] = _describe(outcome, name, cards)
+        self._lines[row] = _describe(outcome, entry.name, cards)
         while self._written in self._blocks:
             if len(self._blocks[self._written][1]) < self._rows:
                 break
@@ -172,22 +189,32 @@ class ShardWriter:
         self._written += 1
 
 
-def _to_file(outcome: Outcome, fitted: Fitted, samples: bool) -> dict[str, NDArray[np.float32]]:
-    """The images of an outcome in the units of its file."""
-    units = fitted.units
+def find_room(model: Model) -> tuple[int, ...]:
+    """What an archive holds of an image at most, (C, H, W): all sizes that the model is for."""
+    scope = model.config.scope
+    return tuple(model.shape) if scope is None else (model.shape[0], *[scope.sides[1]] * 2)
+
+
+def cut_middle(values: NDArray[Any], sides: Sequence[int]) -> NDArray[Any]:
+    """A view of the middle (..., rows, columns)."""
+    top, left = (w // 2 - n // 2 for w, n in zip(values.shape[-2:], sides, strict=True))
+    return values[..., top : top + sides[0], left : left + sides[1]]
+
+
+def convert_images(outcome: Outcome, fitted: Fitted, number: int) -> dict[str, NDArray[np.float32]]:
+    """The images of an item that is done, in the units of its file; magnitudes if complex."""
     assert outcome.mean is not None
     assert outcome.std is not None
     assert outcome.low is not None
     assert outcome.high is not None
     images = {
-        "mean": units.to_file(outcome.mean),
-        "std": units.to_file_size(outcome.std),
-        "low": units.to_file(outcome.low),
-        "high": units.to_file(outcome.high),
+        "mean": fitted.to_file(outcome.mean, number),
+        "std": fitted.to_file_size(outcome.std, number),
+        "low": fitted.to_file(outcome.low, number),
+        "high": fitted.to_file(outcome.high, number),
     }
-    if samples:
-        assert outcome.samples is not None
-        images["samples"] = units.to_file(outcome.samples)
+    if outcome.samples is not None:
+        images["samples"] = fitted.to_file(as_shown(outcome.samples), number)
     return images
 
 

@@ -10,7 +10,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from bcdm.archive.entries import Entry, Fit, Source
@@ -25,15 +25,17 @@ from bcdm.archive.markers import (
     name_shard,
     read_marker,
 )
+from bcdm.archive.objects import blames_store
 from bcdm.archive.places import Place, open_place
-from bcdm.archive.store import ShardWriter, remove_shard
+from bcdm.archive.store import ShardWriter, find_room, remove_shard
 from bcdm.checkpoint import Model, load
 from bcdm.checkpoint.given import read_operator
-from bcdm.errors import MachineError, blames_machine
+from bcdm.errors import MachineError, ShapeError, blames_machine
 from bcdm.reconstruction.drawing import Progress
 from bcdm.reconstruction.fitting import Fitted, fit_scan
 from bcdm.reconstruction.items import Given, Outcome, Plan, reconstruct_items
 from bcdm.scans import Scan
+from bcdm.trust import judge_spacing
 
 __all__ = ["Finished", "Unit", "open_unit"]
 
@@ -117,6 +119,7 @@ class Unit:
 
         def measure(row: int, entry: Entry) -> Given:
             fitted[row] = entry.fit()
+            self._check_size(fitted[row])
             return Given(fitted[row].measure(entry.slice), fitted[row].units.taken)
 
         def name_all() -> Iterator[tuple[str, Callable[[], Given]]]:
@@ -128,7 +131,21 @@ class Unit:
             row, entry = waiting[outcome.id].popleft()
             if not waiting[outcome.id]:
                 del waiting[outcome.id]
-            yield row, entry, fitted.pop(row, None), outcome
+            own = fitted.pop(row, None)
+            if own is not None and outcome.trust is not None:
+                spacing = own.scan.facts.get("spacing in mm")
+                card = judge_spacing(outcome.trust, self.model.config.scope, spacing)
+                outcome = replace(outcome, trust=card)
+            yield row, entry, own, outcome
+
+    def _check_size(self, fitted: Fitted) -> None:
+        """Refuses what an archive has no room for."""
+        rows, columns = find_room(self.model)[-2:]
+        if fitted.scan.size[0] > rows or fitted.scan.size[1] > columns:
+            found = "x".join(map(str, fitted.scan.size))
+            raise ShapeError(
+                f"an image of {found}: an archive of {self.model.name} holds up to {rows}x{columns}"
+            )
 
     def _do(
         self,
@@ -146,6 +163,9 @@ class Unit:
                 remove_shard(self.place, stem)
             if isinstance(error, OSError) and blames_machine(error):
                 raise MachineError(f"{self.place}: {error.strerror}") from error
+            if blames_store(error):
+                line = " ".join(str(error).split())[:300]
+                raise MachineError(f"{self.place} cannot be written: {line}") from error
             raise
         if is_first:
             return Finished("new", counts)
@@ -163,11 +183,11 @@ class Unit:
         """Writes all of a shard but its marker."""
         began, counts = time.process_time(), Counts()
         kept = self.plan.samples if self.plan.keep else 0
-        shape, size = tuple(self.model.shape), int(self.head.settings["shard"])
+        shape, size = find_room(self.model), int(self.head.settings["shard"])
         writer = ShardWriter(self.place, stem, shape, kept, size)
         entries = self.source.read(shard, self.fit)
         for row, entry, fitted, outcome in self.draw(entries, on_step):
-            writer.add(row, outcome, entry.name, fitted, cards=self.cards)
+            writer.add(row, outcome, entry, fitted, cards=self.cards)
             counts.count(outcome.status, outcome.light, outcome.reason)
             if on_item is not None:
                 on_item(outcome)

@@ -1,6 +1,6 @@
 """Is an archive what its markers say? Hashes of all shards, and a few items drawn again."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 
 import numpy as np
@@ -10,7 +10,7 @@ from bcdm.archive.job import Job
 from bcdm.archive.markers import Marker, list_markers, read_marker
 from bcdm.archive.places import Place
 from bcdm.archive.status import open_archive
-from bcdm.archive.store import hash_shard, open_group
+from bcdm.archive.store import convert_images, cut_middle, hash_shard, open_group
 from bcdm.archive.unit import Unit, open_unit
 from bcdm.errors import InputError
 from bcdm.files import hash_path
@@ -18,6 +18,8 @@ from bcdm.reconstruction.verification import TOLERANCE, Verdict
 from bcdm.shelf import find_model
 
 __all__ = ["verify"]
+
+_TRIES = 10  # shards that are looked into for an item that is done
 
 
 def verify(
@@ -42,21 +44,24 @@ def verify(
         report: Told how far it is.
     """
     place, head = open_archive(out)
-    markers, right = 0, 0
+    markers = 0
+    right: list[int] = []
     for marker in list_markers(place, head.shards, head.id):
         markers += 1
         wrong = _check_shard(place, marker)
-        right += not wrong
         if wrong:
             yield Verdict(f"shard {marker.shard}", False, wrong)
+        else:
+            right.append(marker.shard)
         if markers % 100 == 0:
             report(f"{markers} of {head.shards} shards")
     found = f"{markers} of {head.shards} finished"
     yield Verdict("shards", markers == head.shards, found)
-    yield Verdict("hashes", right == markers, f"{right} of {markers} shards as written")
+    whole = len(right) == markers
+    yield Verdict("hashes", whole, f"{len(right)} of {markers} shards as written")
     if draw and right:
         moved = {"model": model, "source": source, "device": device}
-        yield from _draw_again(place, head, draw, seed, moved)
+        yield from _draw_again(place, head, right, draw, seed, moved)
 
 
 def _check_shard(place: Place, marker: Marker) -> str:
@@ -71,7 +76,12 @@ def _check_shard(place: Place, marker: Marker) -> str:
 
 
 def _draw_again(
-    place: Place, head: Head, count: int, seed: int, moved: Mapping[str, str | None]
+    place: Place,
+    head: Head,
+    shards: Sequence[int],
+    count: int,
+    seed: int,
+    moved: Mapping[str, str | None],
 ) -> Iterator[Verdict]:
     now = {name: value for name, value in moved.items() if value is not None}
     job = Job(**{**head.job, **now, "out": str(place)})
@@ -80,15 +90,18 @@ def _draw_again(
     if not same:
         return
     unit, generator = open_unit(job, head), np.random.default_rng(seed)
-    for _ in range(count):
-        shard = int(generator.integers(head.shards))
-        marker = read_marker(place, shard, head.id)
-        if marker is None:
-            continue
+    drawn = 0
+    for _ in range(_TRIES * count):
+        marker = read_marker(place, shards[int(generator.integers(len(shards)))], head.id)
+        if drawn == count or marker is None:
+            break
         status = np.asarray(open_group(place, marker.stem)["status"][...])
         done = np.flatnonzero(status == 0)
         if len(done):
+            drawn += 1
             yield _compare(unit, marker, int(done[generator.integers(len(done))]))
+    if drawn < count:
+        yield Verdict("items", True, f"{drawn} of {count} drawn again: few are done")
 
 
 def _compare(unit: Unit, marker: Marker, row: int) -> Verdict:
@@ -98,13 +111,14 @@ def _compare(unit: Unit, marker: Marker, row: int) -> Verdict:
     found = next(iter(unit.draw(entries)), None)
     if found is None:
         raise InputError(f"the input has no {name} any more")
-    _, _, fitted, outcome = found
+    _, entry, fitted, outcome = found
     if outcome.mean is None or outcome.std is None or fitted is None:
         return Verdict(name, False, f"is now {outcome.status}: {outcome.reason}")
     group = open_group(unit.place, marker.stem)
+    images, sides = convert_images(outcome, fitted, entry.slice), fitted.scan.size
     pairs = [
-        (fitted.units.to_file(outcome.mean), np.asarray(group["mean"][row])),
-        (fitted.units.to_file_size(outcome.std), np.asarray(group["std"][row])),
+        (cut_middle(images[key], sides), cut_middle(np.asarray(group[key][row]), sides))
+        for key in ("mean", "std")
     ]
     if all(np.array_equal(new, old) for new, old in pairs):
         return Verdict(name, True, "the same to the bit")

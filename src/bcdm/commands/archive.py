@@ -98,7 +98,7 @@ def run(
         keep=keep,
         cards=cards,
         mask=None if mask is None else str(mask.absolute()),
-        operator=operator,
+        operator=_make_absolute(operator),
         key=key,
         noise_std=noise_std,
         shard=shard,
@@ -117,6 +117,12 @@ def run(
         say("interrupted: the same command goes on from here")
         raise SystemExit(INTERRUPTED) from None
     tally.tell(last=True)
+
+
+def _make_absolute(operator: str | None) -> str | None:
+    """The file of an operator; settings stay as they are."""
+    is_file = operator is not None and Path(operator).suffix == ".safetensors"
+    return str(Path(operator).absolute()) if is_file and operator else operator
 
 
 @archive.command()

@@ -170,8 +170,8 @@ class MatrixFree(Iterative):
         """Calls `measure`."""
         check_trailing("MatrixFree", x, self.shape)
         if not self._checked:
-            self._checked.append(True)
             self._check(x)
+            self._checked.append(True)
         return self.measure(x)
 
     def adjoint(self, y: Tensor) -> Tensor:

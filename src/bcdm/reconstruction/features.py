@@ -251,12 +251,22 @@ def judge_stored(folder: Path, texts: Sequence[str]) -> list[dict[str, Any]]:
     unfinished = [one for one in features if done.get(str(one.number), 0) < count]
     if unfinished:
         raise InputError(f"slice {unfinished[0].number} is not finished: go on with reconstruct")
-    samples = {one.number: torch.from_numpy(np.asarray(store[one.number])) for one in features}
-    shown = {
-        k: crop_middle(drawn.abs() if drawn.is_complex() else drawn, (rows, columns))
-        for k, drawn in samples.items()
-    }
+    shown = {}
+    for number in {one.number for one in features}:
+        drawn = torch.from_numpy(np.asarray(store[number]))
+        weighed = (drawn.abs() if drawn.is_complex() else drawn) * _read_weights(folder, number)
+        shown[number] = crop_middle(weighed, (rows, columns))
     return weigh(features, [shown.get(k, torch.empty(0)) for k in range(slices)], gain, factors)
+
+
+def _read_weights(folder: Path, number: int) -> Tensor:
+    """What images of a slice are multiplied by to be those of the file; see `Fitted`."""
+    try:
+        with np.load(folder / "measurement.npz", allow_pickle=False) as kept:
+            own = kept["weights"][number] if "weights" in kept.files else np.float32(1.0)
+    except (OSError, ValueError):
+        raise InputError(f"{folder}/measurement.npz cannot be read: reconstruct it anew") from None
+    return torch.from_numpy(np.array(own))
 
 
 def read_card(folder: Path) -> str:

@@ -107,11 +107,11 @@ def reconstruct_scan(
         store = _open_store(out / SAMPLES, model, fitted, plan, provenance)
         # From here on what was finished before may change.
         (out / MARKER).unlink(missing_ok=True)
+        _keep_measurement(out, fitted, y)
         posteriors = _draw_slices(made, fitted, plan, store, say, on_step)
         spacing = fitted.scan.facts.get("spacing in mm")
         cards = [judge_spacing(one.trust[0], model.config.scope, spacing) for one in posteriors]
         left_out = _choose_left_out(posteriors, cards, plan)
-        _keep_measurement(out, fitted, y)
         asked = {one.number for one in features}
         shown = [
             crop_middle(fitted.weigh(posteriors[number].values[:, 0], number), fitted.scan.size)
@@ -207,7 +207,8 @@ def _prepare(
 def _keep_measurement(out: Path, fitted: Fitted, y: np.ndarray) -> None:
     """Writes what the model was given, beside its samples."""
     with replacing(out / "measurement.npz") as partial:
-        write_arrays(partial, {"y": y, "noise_std": fitted.noise_std})
+        weights = {} if fitted.weights is None else {"weights": fitted.weights}
+        write_arrays(partial, {"y": y, "noise_std": fitted.noise_std, **weights})
     with replacing(out / OPERATOR) as partial:
         save_operator(fitted.operator, partial)
 

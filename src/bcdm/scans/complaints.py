@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bcdm.errors import InputError
+from bcdm.errors import InputError, MachineError
 
 __all__ = ["library", "refusal", "show"]
 
@@ -41,7 +41,7 @@ def library(path: Path, deed: str = "read", fix: str = "export it anew") -> Iter
     """
     try:
         yield
-    except (InputError, MemoryError):
+    except (InputError, MachineError, MemoryError):
         raise
     except ImportError as error:
         text = f"needs the package {error.name}: pip install 'bcdm[formats]'"

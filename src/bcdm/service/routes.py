@@ -164,9 +164,15 @@ def fetch_result(job: Name, service: Found, caller: Reader, samples: bool = Fals
     names = [name for name in shelf.list_files() if samples or name not in KEPT]
     if found.state not in ("done", "refused") or not names:
         raise HTTPException(409, "there is no result")
+    if not service.has_disk:
+        raise FullError
     packed = service.shelves.begin()
     target = packed.folder / "result.zip"
-    pack(shelf.out, names, target)
+    try:
+        pack(shelf.out, names, target)
+    except BaseException:
+        packed.remove()
+        raise
     return FileResponse(
         target,
         media_type="application/zip",

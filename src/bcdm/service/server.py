@@ -1,6 +1,7 @@
 """The server: uvicorn on loopback, that ends in order and waits for nobody who says nothing."""
 
 import asyncio
+import os
 import signal
 import socket
 from collections.abc import Iterator
@@ -84,6 +85,8 @@ def serve(settings: ServiceSettings, tokens: Tokens, journal: Journal | None = N
         InputError: If model, folder or address cannot be used.
     """
     journal = journal or Journal()
+    # Whatever folder is given, others read no list of jobs and no scan in it. Workers inherit it.
+    os.umask(0o077)
     settings.work.mkdir(parents=True, exist_ok=True, mode=0o700)
     with try_claim(settings.work / ".lock") as is_ours:
         if is_ours is False:

@@ -1,6 +1,7 @@
 """What whoever starts the service decides. Plain values only, so that it needs no torch."""
 
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 
 from bcdm.errors import InputError
@@ -60,6 +61,11 @@ class ServiceSettings:
         for name in ("workers", "threads", "queue", "body", "attempts"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be 1 or more, got {getattr(self, name)}")
+        for name in ("idle", "upload", "lease", "job_seconds", "keep_hours"):
+            if not (isfinite(getattr(self, name)) and getattr(self, name) > 0):
+                raise InputError(f"{name} must be a number > 0, got {getattr(self, name)}")
+        if not self.grace >= 0:
+            raise InputError(f"grace must be 0 or more, got {self.grace}")
         if not 0 <= self.port < 1 << 16:
             raise InputError(f"port must be 0 to 65535, got {self.port}")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bcdm.files import flush, replacing
+from bcdm.files import flush, flush_names, replacing
 from bcdm.folders import MARKER, stays_inside
 
 __all__ = ["KEPT", "MEAN", "REPORT", "Shelf", "Shelves", "pack"]
@@ -83,6 +83,7 @@ class Shelves:
         flush(shelf.folder)
         accepted = self.find(shelf.name)
         shelf.folder.rename(accepted.folder)
+        flush_names(self._jobs)
         return accepted
 
     def find(self, name: str) -> Shelf:

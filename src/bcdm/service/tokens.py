@@ -138,7 +138,7 @@ def read_tokens(path: Path | None) -> Tokens | None:
 def make_tokens(path: Path) -> Tokens:
     """Writes a file with one token that may do everything, unless it is there."""
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:
             file.write(f"owner admin {secrets.token_urlsafe(32)}\n")

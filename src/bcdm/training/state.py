@@ -17,6 +17,8 @@ from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.optim.swa_utils import AveragedModel
 
+from bcdm.files import flush, flush_names
+
 __all__ = ["Checkpoints", "TrainingState"]
 
 
@@ -100,11 +102,11 @@ class Checkpoints:
         try:
             _quietly(state_dict_saver.save, state.tensors(), partial)
             if first:
-                _flush(partial)
+                flush(partial)
                 if final.exists():
                     os.replace(final, final.with_suffix(".old.partial"))
                 os.replace(partial, final)
-                _flush_entry(self.folder)
+                flush_names(self.folder)
         except (Exception, CheckpointException) as error:  # the latter is no Exception
             failure = error
             shutil.rmtree(partial, ignore_errors=True)
@@ -137,19 +139,3 @@ def _quietly(call: Callable[..., object], tensors: dict[str, Tensor], checkpoint
 def _wait() -> None:
     if dist.is_initialized():
         dist.barrier()
-
-
-def _flush(folder: Path) -> None:
-    for path in folder.iterdir():
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-    _flush_entry(folder)
-
-
-def _flush_entry(folder: Path) -> None:
-    """Puts names and renames of a folder on disk."""
-    entry = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(entry)
-    finally:
-        os.close(entry)
