@@ -213,19 +213,27 @@ def test_rivals_at_their_best_are_as_recorded() -> None:
     assert list(told.groups()) == found
 
 
-def test_what_a_wrong_width_does_to_tarp_is_as_recorded() -> None:
-    names = ("TARP distance from diagonal", "80 % intervals hold")
-    found = {
-        (row["name"], f"{row['case']['factor']}"): row["value"]
+def test_what_makes_samples_fail_tarp_is_as_recorded() -> None:
+    find, page = partial(find_value, "experiments/tarp.json"), ROOT / "docs/results.md"
+    away, inside = "TARP distance from diagonal", "80 % intervals hold"
+    right = {"prior": "Gaussian, exact", "way of the mean": 1.0, "width": 1.0}
+    for title, key in (("| spread of", "width"), ("| way of the mean", "way of the mean")):
+        for factor, cells in read_table(page, title).items():
+            case = right | {key: float(factor)}
+            held = f"{100 * find(inside, **case):.0f}"
+            assert cells == [drop_zero(find(away, **case)), held]
+    models = ("ixi64-mri8x", "faces64-inpaint")
+    for told, cells in read_table(page, "| samples of 64 test images").items():
+        own = [find(away, model=model, **{"samples are": told}) for model in models]
+        assert cells == [drop_zero(value) for value in own]
+    both = next(
+        row["case"]
         for row in read_records("experiments/tarp.json")
-        if row["case"].get("prior") == "Gaussian, exact"
-    }
-    told = read_table(ROOT / "docs/results.md", "A small error of the width")
-    assert set(told) == {factor for _, factor in found}
-    for factor, (distance, held) in told.items():
-        away, inside = (found[name, factor] for name in names)
-        assert distance == drop_zero(away)
-        assert held == f"{100 * inside:.0f}"
+        if row["case"].get("samples are") == "both fitted" and row["case"]["model"] == models[0]
+    )
+    short, narrow = 100 * (1 - 1 / both["way of the mean"]), 100 * (both["width"] - 1)
+    assert f"stops {short:.1f} % short" in page.read_text()
+    assert f"its samples are {narrow:.0f} % too narrow" in page.read_text()
 
 
 def test_families_are_as_in_the_records() -> None:
