@@ -88,7 +88,8 @@ class Measurement:
     @cached_property
     def data_mask(self) -> Tensor | None:
         """Which entries of `y` carry data (broadcastable); None: all of them."""
-        return self.operator.find_data(self.y)
+        found = self.operator.find_data(self.y)
+        return None if found is None else found.to(self.y.device)
 
     @property
     def degrees_of_freedom(self) -> int:

@@ -12,6 +12,7 @@ from bcdm.archive.markers import list_markers
 from bcdm.archive.store import cut_middle, open_group, read_lines
 from bcdm.archive.verification import verify
 from bcdm.checkpoint import load
+from bcdm.errors import InputError
 from bcdm.reconstruction.features import judge_stored, parse_feature
 from bcdm.reconstruction.files import reconstruct_scan
 from bcdm.reconstruction.fitting import fit_scan
@@ -76,3 +77,7 @@ def test_features_are_the_same_later(folder: Path, receivers: Path, tmp_path: Pa
     (stored,) = judge_stored(tmp_path, ["8:12,8:12"])
     for key in ("contrast", "contrast low", "contrast high"):
         assert stored[key] == pytest.approx(done.features[0][key], rel=1e-4)
+    kept = tmp_path / "measurement.npz"
+    kept.write_bytes(kept.read_bytes()[:200])
+    with pytest.raises(InputError, match="cannot be read: reconstruct it anew"):
+        judge_stored(tmp_path, ["8:12,8:12"])

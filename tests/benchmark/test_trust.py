@@ -157,5 +157,8 @@ def test_widths_of_regions_are_fitted_alone(folder: Path, tmp_path: Path) -> Non
     assert last.to_plain() == after.to_plain()
     both = run(*again, "--only-fallback")
     assert "one at a time" in str(both.exception)
+    assert "one at a time" in str(run(*again, "--only-family").exception)
+    assert "leave out --keep" in str(run(*again, "--keep-looks").exception)
+    assert "give more --intervals" in str(run(*again, "--intervals", 1).exception)
     never = run("calibrate", model, "--only-fallback", "--data", folder, "--samples", 9)
     assert "Nor is it a prior" in str(never.exception)

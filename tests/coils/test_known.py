@@ -26,6 +26,10 @@ def test_maps_for_all_slices_or_for_each_are_read(tmp_path: Path, slices: int) -
 
 def test_what_is_no_maps_is_refused_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "maps.npz"
+    np.savez(path, maps=make_maps())
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(InputError, match="cannot be read as maps"):
+        read_maps(path, SHAPE)
     np.savez(path, maps=make_maps()[..., :4])
     with pytest.raises(InputError, match=r"maps.npz holds maps .* \(2, 8, 6\)"):
         read_maps(path, SHAPE)

@@ -289,3 +289,22 @@ def test_ismrmrd_with_oversampling_padding_partial_fourier_and_noise(
     assert 2.5 < facts["settings"]["noise_std"] < 3.5
     (check,) = [one for one in facts["trust"]["checks"] if one["name"] == "pixel spacing"]
     assert (check["value"], check["judgement"]) == ("10 x 10 mm", "doubtful")
+
+
+def test_a_method_with_its_own_sampler_is_verified(receivers: Path, tmp_path: Path) -> None:
+    path, out = tmp_path / "scan.npz", tmp_path / "out"
+    np.savez(path, kspace=make_kspace()[0] * make_mask())
+    method = ("--method", "bcdm.methods:DDRM")
+    given = ("--model", receivers, "-o", out, *PLAN, *method, "--no-report")
+    done = run("reconstruct", path, *given)
+    assert done.exit_code == 0, done.output
+    checked = run("verify", out, "--model", receivers, *method)
+    assert checked.exit_code == 0, checked.output
+    assert "right  first sample, drawn again" in checked.output
+
+
+def test_a_key_of_a_body_coil_needs_the_coil(receivers: Path, tmp_path: Path) -> None:
+    path = tmp_path / "scan.npz"
+    np.savez(path, kspace=make_kspace()[0])
+    done = run("reconstruct", path, "--model", receivers, "-o", tmp_path / "o", "--body-key", "x")
+    assert "--body-key is for --body" in str(done.exception)

@@ -61,7 +61,7 @@ def test_missed_requirement_fails() -> None:
     assert "1 of 1 rows miss" in done.stderr
 
 
-def test_curves_of_trainings(tmp_path: Path) -> None:
+def test_curves_of_trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("one", "two"):
         rows = [{"step": k, "psnr": 20 + k, "RMSE at log-SNR 0": 0.1, "RMSE at log-SNR 4": 0.05}
                 for k in range(1, 4)]  # fmt: skip
@@ -71,6 +71,17 @@ def test_curves_of_trainings(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["curves", *logs, "-o", str(tmp_path / "c.png")])
     assert done.exit_code == 0, done.output
     assert (tmp_path / "c.png").read_bytes()[:4] == b"\x89PNG"
+    names = [tmp_path / folder / "run" / "log.jsonl" for folder in "ab"]
+    for name in names:
+        name.parent.mkdir(parents=True)
+        name.write_text(Path(logs[0]).read_text())
+    shown: list[str] = []
+    monkeypatch.setattr(
+        "bcdm.comparison.learning.plot_curves", lambda _, named: shown.extend(named)
+    )
+    CliRunner().invoke(cli, ["curves", *map(str, names), "-o", str(tmp_path / "c.png")])
+    assert shown == [str(name) for name in names]
+    monkeypatch.undo()
     Path(logs[0]).write_text('{"step": 1, "loss": 2.0}\n')
     done = CliRunner().invoke(cli, ["curves", *logs, "-o", str(tmp_path / "d.png")])
     assert "holds no validation yet" in str(done.exception)

@@ -246,6 +246,8 @@ def test_the_threshold_is_for_new_subjects() -> None:
     least = np.array([min(fitted.find_tails(fitted.place(row)).values()) for row in new])
     known, unknown = (_choose_threshold(start, rows, given) for given in (subjects, None))
     assert known < unknown
+    # Of one subject alone nothing is known of others: items are left out in turn.
+    assert _choose_threshold(start, rows, ["head"] * len(rows)) == unknown
     assert float(np.mean(least < known)) < 0.06 < 0.075 < float(np.mean(least < unknown))
 
 

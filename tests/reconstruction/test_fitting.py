@@ -176,6 +176,9 @@ def test_images_far_below_zero_are_refused(masked: Path, images: torch.Tensor) -
     scan.data[:] -= 2000
     with pytest.raises(UnfitError, match="black far below 0"):
         fit_scan(scan, load(masked), noise_std=20)
+    scan.data[:] = 0
+    with pytest.raises(UnfitError, match=r"shows no image$"):
+        fit_scan(scan, load(masked), noise_std=20)
 
 
 def test_clean_images_of_arbitrary_units_are_simulated_as_bright_as_usual(

@@ -132,8 +132,9 @@ class Files:
 
     def _leave_out_archive(self, root: Path, names: Iterator[str]) -> Iterator[str]:
         """Without what the archive itself writes, where it lies in the folder of its input."""
-        own = None if is_remote(str(self._place)) else Path(str(self._place)).absolute()
-        return (name for name in names if own is None or own not in (root / name).parents)
+        own = None if is_remote(str(self._place)) else Path(str(self._place)).resolve()
+        whole = root.resolve()
+        return (name for name in names if own is None or own not in (whole / name).parents)
 
 
 @contextmanager

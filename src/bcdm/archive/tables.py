@@ -85,11 +85,12 @@ class Table:
             end = min(begin + self._shard, count)
             size = data.shape[-2], data.shape[-1]
             row_bytes = int(np.prod(data.shape[1:])) * np.dtype(data.dtype).itemsize
-            common = {
-                kind: np.asarray(arrays[kind][...])
-                for kind, axes in ((_MASK, 3), (_NOISE, 1))
-                if kind in arrays and not _is_by_row(arrays[kind], axes, count)
-            }
+            with self._online():
+                common = {
+                    kind: np.asarray(arrays[kind][...])
+                    for kind, axes in ((_MASK, 3), (_NOISE, 1))
+                    if kind in arrays and not _is_by_row(arrays[kind], axes, count)
+                }
             shared = None if self._mask is None else read_mask(self._mask, size)
             for start in range(begin, end, max(1, _BLOCK_BYTES // row_bytes)):
                 stop = min(start + max(1, _BLOCK_BYTES // row_bytes), end)

@@ -81,11 +81,16 @@ def calibrate_model(
                 widths = calibrating.fit_fallback(model, images, **plan, report=report, data=data)
                 found = replace(before, fallback=widths, on=_tell(before.on, _FALLBACK, on))
         if getattr(found, only) is None:
-            raise InputError(f"{samples} samples are too few to fit a width: give --samples 19")
+            few = "images, give more --intervals" if only == "regions" else "samples, give 19"
+            raise InputError(f"too few to fit a width: {few}")
         store_calibration(find_model(name), found)
         return found
     on = f"{len(rows)} validation images of {model.config.data.path}, seed {seed}"
     on += f", measured {times} times each" if times > 1 else ""
+    subjects = None if source.subjects is None else [str(source.subjects[i]) for i in rows]
+    if subjects is not None and len(set(subjects)) == 1:
+        on += ", all of one subject"
+        report("validation images are all of one subject: alarms on others may be false")
     kept = Calibration.of(model) if keep_looks else None
     known = [] if kept else choose_training_images(model, data, typical)
     on += f"{_TYPICAL}{len(known)} training images" if known else ""
@@ -101,7 +106,7 @@ def calibrate_model(
             model,
             images,
             typical=torch.stack(known) if known else None,
-            subjects=None if source.subjects is None else [str(source.subjects[i]) for i in rows],
+            subjects=subjects,
             samples=samples,
             calls=calls,
             intervals=intervals,

@@ -51,6 +51,7 @@ __all__ = [
 
 
 Positive = Annotated[float, Field(gt=0)]
+Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 # Settings that came later, whose default changes nothing.
@@ -146,12 +147,14 @@ class TrainingConfig(Settings):
     batch: int = Field(default=32, gt=0)
     accumulation: int = Field(default=1, gt=0)
     learning_rate: float = Field(default=2e-4, gt=0)
-    betas: tuple[float, float] = (0.9, 0.999)
-    warmup: int = 200
+    betas: tuple[Share, Share] = (0.9, 0.999)
+    warmup: int = Field(default=200, ge=0)
     decay: bool = True
     """Cosine decay of the learning rate to zero at the last step."""
-    clip: float = 1.0
-    ema: float = 0.999
+    clip: Positive = 1.0
+    """The largest norm of a gradient."""
+    ema: Share = 0.999
+    """What is kept of the averaged weights at each step."""
     precision: Literal["float32", "bfloat16"] = "float32"
     weights: Literal["float32", "float16"] = "float32"
     """How matrices are stored in the model; training state keeps full precision."""

@@ -1,11 +1,14 @@
 """Maps that somebody has: read from a file, and carried on where they were cut off."""
 
 import math
+import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
 from bcdm.coils.smoothing import fill_smoothly
@@ -61,22 +64,27 @@ def extend_maps(maps: NDArray[np.complexfloating]) -> NDArray[np.complex64]:
 
 def _load(path: Path) -> NDArray[Any]:
     try:
-        loaded = np.load(path, "r", allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return loaded
-        with loaded as file:
-            named = [name for name in _NAMES if name in file.files]
-            others = [name for name in file.files if file[name].dtype.kind == "c"]
-            name = named[0] if named else others[0] if len(others) == 1 else None
-            if name is None:
-                raise InputError(
-                    f"{printable(path.name)} holds {', '.join(file.files[:8])}: name one 'maps'"
-                )
-            held: NDArray[Any] = file[name]
-            return held
+        # Opened here: of a damaged file numpy leaves it open.
+        with path.open("rb") as opened:
+            if opened.read(2) != b"PK":
+                whole: NDArray[Any] = np.load(path, "r", allow_pickle=False)
+                return whole
+            opened.seek(0)
+            with np.load(opened, allow_pickle=False) as file:
+                return _choose(path.name, file)
     except InputError:
         raise
-    except (OSError, ValueError, EOFError):
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
         raise InputError(
             f"{printable(path.name)} cannot be read as maps: give an .npy or .npz file"
         ) from None
+
+
+def _choose(name: str, file: NpzFile) -> NDArray[Any]:
+    """The maps among the arrays of a file."""
+    named = [key for key in _NAMES if key in file.files]
+    others = [key for key in file.files if file[key].dtype.kind == "c"]
+    if not named and len(others) != 1:
+        raise InputError(f"{printable(name)} holds {', '.join(file.files[:8])}: name one 'maps'")
+    held: NDArray[Any] = file[named[0] if named else others[0]]
+    return held

@@ -21,7 +21,11 @@ __all__ = ["calibrate", "evaluate", "prepare", "show_calibration", "train"]
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False, exists=True))
 @click.argument("out", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--size", type=(int, int), help="Rows and columns; those of the first scan if not.")
+@click.option(
+    "--size",
+    type=(click.IntRange(min=1), click.IntRange(min=1)),
+    help="Rows and columns; those of the first scan if not.",
+)
 def prepare(folder: Path, out: Path, size: tuple[int, int] | None) -> None:
     """Make a training set in OUT of the fully sampled raw scans in FOLDER, for several coils.
 
@@ -81,15 +85,27 @@ def train(
 @click.argument("model")
 @data_option
 @click.option("--split", default="test", show_default=True)
-@click.option("--limit", type=int, help="At most this many images, evenly spaced.")
 @click.option(
-    "--samples", default=20, show_default=True, help="Samples per image; 20 resolve 90 %."
+    "--limit", type=click.IntRange(min=1), help="At most this many images, evenly spaced."
 )
-@click.option("--calls", default=30, show_default=True, help="Network calls per sample.")
+@click.option(
+    "--samples",
+    default=20,
+    show_default=True,
+    type=click.IntRange(min=2),
+    help="Samples per image; 20 resolve 90 %.",
+)
+@click.option(
+    "--calls",
+    default=30,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Network calls per sample.",
+)
 @click.option("--churn", default=1.0, show_default=True, help="Of DPM-Solver++; 0: ODE, 1: SDE.")
 @click.option("--operator", metavar="YAML", help="Measure with this instead of the model's own.")
 @click.option("--noise-std", type=float, help="Of the measurements, in the units of the images.")
-@click.option("--batch", default=16, show_default=True)
+@click.option("--batch", default=16, show_default=True, type=click.IntRange(min=1))
 @click.option("--seed", default=0, show_default=True)
 @precision_option
 @device_option()
@@ -150,7 +166,7 @@ def evaluate(
 @click.command()
 @click.argument("model")
 @data_option
-@click.option("--limit", type=int, help="At most this many validation images.")
+@click.option("--limit", type=click.IntRange(min=1), help="At most this many validation images.")
 @click.option("--samples", default=20, show_default=True, type=click.IntRange(min=9))
 @click.option("--calls", default=20, show_default=True, type=click.IntRange(min=1))
 @click.option(
@@ -216,8 +232,10 @@ def calibrate(
     from bcdm.assessment.calibrate import Only, calibrate_model
     from bcdm.checkpoint import find_model, load, store_cloud
 
-    if only_regions and only_fallback:
-        raise InputError("--only-regions or --only-fallback: one at a time")
+    if only_family + only_regions + only_fallback > 1:
+        raise InputError("--only-family, --only-regions or --only-fallback: one at a time")
+    if (only_family or only_regions or only_fallback) and (keep_intervals or keep_looks):
+        raise InputError("--only-... keeps all else: leave out --keep-intervals and --keep-looks")
     only: Only | None = "regions" if only_regions else "fallback" if only_fallback else None
     if only_family or (only is None and load(model).familiarity is not None):
         store_cloud(find_model(model))

@@ -59,6 +59,8 @@ class Given:
                 raise InputError(
                     f"{name} goes with k-space alone: leave out --simulate and --operator"
                 )
+        if self.body_key is not None and self.body is None:
+            raise InputError("--body-key is for --body: give that, too")
         if self.maps is not None and self.body is not None:
             raise InputError("maps are known by --maps or estimated by --body: give one of them")
 

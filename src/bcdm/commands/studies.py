@@ -98,5 +98,8 @@ def curves(logs: tuple[Path, ...], out: Path) -> None:
     """Draw what trainings learnt over their steps; LOGS are their log.jsonl files."""
     from bcdm.comparison.learning import name_log, plot_curves
 
-    plot_curves(out, {name_log(log): log for log in logs})
+    named = {name_log(log): log for log in logs}
+    if len(named) < len(set(logs)):
+        named = {str(log): log for log in logs}
+    plot_curves(out, named)
     say(f"wrote {out}")

@@ -14,8 +14,10 @@ _SHOWN = 6.0  # dB below the best that curves are drawn
 
 
 def name_log(path: Path) -> str:
-    """What to call a training by its log: runs/NAME/log.jsonl, or NAME.log.jsonl."""
-    return path.parent.name if path.name == "log.jsonl" else path.name.removesuffix(".log.jsonl")
+    """What to call a training by its log: runs/NAME/log.jsonl, NAME.log.jsonl or NAME.jsonl."""
+    if path.name == "log.jsonl":
+        return path.parent.name
+    return path.name.removesuffix(".jsonl").removesuffix(".log")
 
 
 def plot_curves(

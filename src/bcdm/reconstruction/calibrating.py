@@ -262,9 +262,10 @@ def _choose_threshold(
     """The least tail that `ALARM` of right measurements of *new* subjects are below.
 
     Subjects are left out in turn: among measurements of the same head a rank says too little about
-    the next one.
+    the next one. Where all are of one subject, nothing better is known, and measurements are.
     """
-    names = np.array([str(k) for k in range(len(rows))] if subjects is None else subjects)
+    is_one = subjects is None or len(set(subjects)) == 1
+    names = np.array([str(k) for k in range(len(rows))] if is_one else subjects)
     folds = np.unique(names, return_inverse=True)[1] % _FOLDS
     least = []
     for fold in np.unique(folds):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -262,9 +263,11 @@ def judge_stored(folder: Path, texts: Sequence[str]) -> list[dict[str, Any]]:
 def _read_weights(folder: Path, number: int) -> Tensor:
     """What images of a slice are multiplied by to be those of the file; see `Fitted`."""
     try:
-        with np.load(folder / "measurement.npz", allow_pickle=False) as kept:
+        # Opened here: of a damaged file numpy leaves it open.
+        path = folder / "measurement.npz"
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
             own = kept["weights"][number] if "weights" in kept.files else np.float32(1.0)
-    except (OSError, ValueError):
+    except (OSError, ValueError, IndexError, BadZipFile):
         raise InputError(f"{folder}/measurement.npz cannot be read: reconstruct it anew") from None
     return torch.from_numpy(np.array(own))
 

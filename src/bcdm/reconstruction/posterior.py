@@ -161,10 +161,11 @@ class Posterior:
 
     def save(self, path: str | Path) -> None:
         """Writes mean, standard deviation, interval, samples and preview to an .npz file."""
+        std = self.std
         low, high = self.interval(min(0.8, (len(self.samples) - 1) / (len(self.samples) + 1)))
         parts = {
             "mean": self.mean,
-            "std": self.std,
+            "std": std,
             "low": low,
             "high": high,
             "samples": self.samples,

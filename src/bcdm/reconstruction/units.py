@@ -90,12 +90,13 @@ def choose_units(
         noisy = trained is None or noise_std is None or is_near(units.gain * noise_std, trained)
         if noisy and least <= (bright - black) / (white - black) <= most:
             return units
-        if bright <= 0 or dark < -bright / 2:
+        if bright < 0 or dark < -bright / 2:
             raise UnfitError(
                 f"{scan.path.name} has its black far below 0: shift it so that black is 0"
             )
     if bright <= 0:
-        raise UnfitError(f"{scan.path.name} shows no image: is its k-space centred?")
+        hint = ": is its k-space centred?" if scan.kind == "k-space" else ""
+        raise UnfitError(f"{scan.path.name} shows no image{hint}")
     return _take_units(model, calibration.brightness, bright, noise_std, name)
 
 

@@ -10,7 +10,7 @@ import torch
 
 from bcdm import __version__
 from bcdm.checkpoint import Model, load, load_operator
-from bcdm.diffusion import DPMSolver, sample
+from bcdm.diffusion import DPMSolver, choose_sampler, sample
 from bcdm.errors import InputError
 from bcdm.files import hash_path
 from bcdm.folders import MARKER, stays_inside
@@ -168,10 +168,12 @@ def _check_sample(
     if scheme not in (None, NOISE):
         raise InputError(f"samples are keyed {scheme!r}, by a later version: use that one")
     drew = _find_method(settings.get("method"), method, model, measurement)
+    bound = drew.condition(measurement)
+    sampler = choose_sampler(bound, None, DPMSolver(settings["churn"]))
     first = sample(
-        drew.condition(measurement),
-        DPMSolver(settings["churn"]),
-        steps=settings["calls"],
+        bound,
+        sampler,
+        steps=sampler.count_steps(settings["calls"]),
         seed=settings["seed"],
         indices=[0],
         batch_size=settings["batch"],

@@ -66,6 +66,8 @@ def prepare(
     """
     import h5py
 
+    if size is not None and min(size) < 1:
+        raise InputError(f"images have 1 row and column or more, not {size[0]}x{size[1]}")
     out.mkdir(parents=True, exist_ok=True)
     subjects: list[str] = []
     maps: dict[str, NDArray[np.complex64]] = {}

@@ -64,15 +64,17 @@ def _leave_out(
 def score_held_out(model: Model, measurement: Measurement, seed: int = 0) -> Tensor | None:
     """How far data are from what the rest of the data predict by one network call.
 
-    Mean square over the held-out data of each measurement, (B,); None where none can be held out.
+    Mean square over the held-out data of each measurement, (B,), on the processor; None where none
+    can be held out.
     """
     split = hold_out(measurement.operator, seed)
     if split is None:
         return None
-    less, held = split
+    less, held = split[0], split[1].to(measurement.y.device)
     rest = Measurement(measurement.y * ~held, less, measurement.std)
     denoiser = model.method.condition(rest)
     mean = posterior_mean(denoiser, seed=seed, items=identify(rest))
     away = (measurement.y - measurement.operator.forward(mean)).abs().square()
     counted = held.expand_as(away).double()
-    return (away.double() * counted).flatten(1).sum(1) / counted.flatten(1).sum(1).clamp_min(1)
+    squares = (away.double() * counted).flatten(1).sum(1)
+    return (squares / counted.flatten(1).sum(1).clamp_min(1)).cpu()
