@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup check format test test-slow test-deepinv bench-deepinv test-diffusers test-azula mutate docs bench release
+.PHONY: setup check format test test-slow test-deepinv bench-deepinv test-diffusers test-azula test-sbi mutate docs bench release
 
 setup:  ## install the package with all extras and the developers' tools
 	test -x $(BIN)/python || python3 -m venv $(VENV)
@@ -54,6 +54,15 @@ test-azula:  ## with azula, whose torchvision needs another torch: its methods t
 	$(OTHER)/pytest tests/plugin/test_azula.py
 	PYTHONPATH=examples/azula $(OTHER)/bcdm benchmark mixture --method azula_methods:MMPS --method azula_methods:TMPD --calls 50 \
 	    --case 8/1 --case 8/2 --case 8/4 --json benchmarks/azula.json
+
+test-sbi: OTHER := .venv-sbi/bin
+test-sbi:  ## with sbi, in an environment of its own: its flow takes the exam
+	test -x $(OTHER)/python || python3 -m venv .venv-sbi
+	$(OTHER)/python -m pip install --quiet torch==2.13.0 sbi
+	$(OTHER)/python -m pip install --quiet -e . hypothesis pytest sybil
+	$(OTHER)/pytest tests/plugin/test_sbi.py
+	PYTHONPATH=examples/sbi $(OTHER)/bcdm benchmark mixture --method sbi_methods:NPE --calls 1 \
+	    --case 8/1 --case 8/2 --case 8/4 --json benchmarks/sbi.json
 
 mutate:  ## do the tests notice small changes to the code? Record in benchmarks/mutation.json
 	$(BIN)/python tools/mutation

@@ -21,7 +21,7 @@ class Bowl(_Bench):
 
 def tune(bowl: _Bench, weights: tuple[float, ...]) -> tuple[float | None, tuple[float, ...]]:
     one = Contestant("one", lambda _, weight: weight, weights)
-    found = bowl.tune(one, SOLVERS, weights, [])
+    found = bowl.tune(one, SOLVERS, weights, [], [])
     return found.weight, found.grid
 
 

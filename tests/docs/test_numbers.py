@@ -236,6 +236,16 @@ def test_what_makes_samples_fail_tarp_is_as_recorded() -> None:
     assert f"its samples are {narrow:.0f} % too narrow" in page.read_text()
 
 
+def test_what_specialising_gains_is_as_recorded() -> None:
+    find = partial(find_value, "experiments/specialising.json")
+    for minutes, (steps, behind, over) in read_table(
+        ROOT / "docs/results.md", "| minutes of `bcdm specialise`"
+    ).items():
+        case = {"case": "MRI 8x", "minutes": float(minutes), "steps": int(steps)}
+        assert drop_zero(find("PSNR behind the specialist", **case)) == behind
+        assert drop_zero(find("CRPS over the specialist's", **case)) == over
+
+
 def test_families_are_as_in_the_records() -> None:
     rows = list(read_table(ROOT / "docs/results.md", "| | ixi64-mri | faces64").values())
     for k, (family, model) in enumerate((("mri64", "ixi64-mri"), ("faces64", "faces64"))):

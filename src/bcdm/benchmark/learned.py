@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from bcdm.assessment.records import Record
 from bcdm.assessment.statistics import bootstrap
-from bcdm.benchmark.instances import SCALE, TUNING, Instance, load_instances, make_prior
+from bcdm.benchmark.instances import SCALE, Instance, load_instances, make_prior
 from bcdm.benchmark.mixture import SAMPLES, draw_exact, find_distance
 from bcdm.diffusion import VP, DPMSolver, sample
 from bcdm.methods import Bayesian, Parameterisation
@@ -158,7 +158,7 @@ def _score(
     report: Callable[[str], None],
 ) -> Iterator[Record]:
     """One record for each number of calls."""
-    instances = load_instances(dimension, count)[:-TUNING][: 1 if smoke else None]
+    instances = load_instances(dimension, count)[: 1 if smoke else None]
     targets, floor = draw_exact(make_prior(dimension), instances)
     for calls in (3,) if smoke else CALLS[dimension]:
         values = np.array(

@@ -44,8 +44,7 @@ def mixture(
 ) -> None:
     """Distance to the exact posterior of Gaussian mixtures: ours, and guided methods.
 
-    A method from elsewhere takes the same exam; of several weights the best on other instances
-    counts:
+    A method from elsewhere takes the same exam; of several weights the best counts:
 
     bcdm benchmark mixture --method mypackage.methods:Mine --weight 0.5 --weight 1 --case 8/2
     """
