@@ -236,6 +236,16 @@ def test_what_makes_samples_fail_tarp_is_as_recorded() -> None:
     assert f"its samples are {narrow:.0f} % too narrow" in page.read_text()
 
 
+def test_sbi_is_as_recorded() -> None:
+    for row, cells in read_table(ROOT / "docs/comparison.md", "| distance to the").items():
+        name = "learned" if row.startswith("our") else "sbi"
+        calls = int(re.findall(r"(\d+) call", row)[0])
+        method = {"learned": "BCDM, learned for the family", "sbi": "NPE"}[name]
+        find = partial(find_value, f"benchmarks/{name}.json", "sliced W1 / floor")
+        own = [find(method=method, calls=calls, **{"d/dy": f"8/{k}"}) for k in (1, 2, 4)]
+        assert cells == [f"{value:.2f}" for value in own]
+
+
 def test_what_specialising_gains_is_as_recorded() -> None:
     find = partial(find_value, "experiments/specialising.json")
     for minutes, (steps, behind, over) in read_table(
