@@ -106,8 +106,8 @@ def test_the_same_command_goes_on_to_the_same_bits(command, whole, tmp_path, num
         assert said.splitlines()[-1] == "interrupted: the same command goes on from here"
         assert "Traceback" not in said
     left = {path.name for path in out.iterdir() if not path.name.startswith(".")}
-    # Nothing is there as if it were whole, but for samples that are.
-    assert left == {"samples.zarr"}
+    # Nothing is there as if it were whole, but for samples that are, and what they are drawn from.
+    assert left == {"samples.zarr", "measurement.npz", "operator.safetensors"}
     kept = np.asarray(zarr.open_array(out / "samples.zarr", mode="r"))[0, : count_done(out)]
     np.testing.assert_array_equal(kept, whole["samples"][0, : len(kept)])
     (out / f".partial-1-{number}.png").write_bytes(b"of a run that was killed")
