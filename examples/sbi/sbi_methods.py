@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 import torch
 from sbi import inference
 from sbi.neural_nets import posterior_nn
+from sbi.utils.tracking import TensorBoardTracker
 from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 
@@ -87,7 +88,7 @@ def train(
     with TemporaryDirectory() as logs:  # which would else lie in the current folder
         trainer = inference.NPE(
             density_estimator=estimator,
-            summary_writer=SummaryWriter(logs),
+            tracker=TensorBoardTracker(SummaryWriter(logs)),
             show_progress_bars=False,
         )
         trainer.append_simulations(white.float(), describe(mean, spread))

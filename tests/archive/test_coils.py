@@ -9,11 +9,11 @@ from tests.commands.test_coils import make_kspace, make_mask
 
 from bcdm.archive.job import Job
 from bcdm.archive.markers import list_markers
-from bcdm.archive.store import cut_middle, open_group, read_lines
+from bcdm.archive.store import open_group, read_lines
 from bcdm.archive.verification import verify
 from bcdm.checkpoint import load
 from bcdm.errors import InputError
-from bcdm.reconstruction.features import judge_stored, parse_feature
+from bcdm.reconstruction.features import crop_middle, judge_stored, parse_feature
 from bcdm.reconstruction.files import reconstruct_scan
 from bcdm.reconstruction.fitting import fit_scan
 from bcdm.reconstruction.items import Plan
@@ -56,11 +56,11 @@ def test_units_sizes_and_samples(folder: Path, receivers: Path, tmp_path: Path) 
         with np.load(out / f"{name}_results.npz") as whole:
             for key in ("mean", "std", "low", "high"):
                 stored = np.asarray(group[key][row])
-                own = cut_middle(stored, SIZES[name])
+                own = crop_middle(stored, SIZES[name])
                 np.testing.assert_allclose(own, whole[key].reshape(own.shape), rtol=1e-3, atol=1e-2)
                 assert np.isnan(stored).sum() == 1600 - own.size
         shown = fitted.to_file(done.posteriors[0].samples[:, 0].abs(), 0)
-        own = cut_middle(np.asarray(group["samples"][row]), SIZES[name])
+        own = crop_middle(np.asarray(group["samples"][row]), SIZES[name])
         np.testing.assert_allclose(own, shown, rtol=1e-3, atol=1e-2)
         checks = {one.name for one in done.cards[0].checks}
         assert "pixel spacing" in checks

@@ -1,7 +1,5 @@
 """Methods of azula through the door for others; ours of the same name are the same."""
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,10 +15,8 @@ FOLDER = Path(__file__).resolve().parents[2] / "examples/azula"
 
 
 @pytest.fixture(autouse=True)
-def path() -> Iterator[None]:
-    sys.path.insert(0, str(FOLDER))
-    yield
-    sys.path.remove(str(FOLDER))
+def path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(FOLDER)
 
 
 @pytest.mark.parametrize("time", [0.1, 0.5, 0.9])

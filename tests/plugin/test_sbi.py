@@ -1,7 +1,5 @@
 """A flow of sbi through the door for others: no diffusion, and still examined."""
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,10 +13,8 @@ FOLDER = Path(__file__).resolve().parents[2] / "examples/sbi"
 
 
 @pytest.fixture(autouse=True)
-def path() -> Iterator[None]:
-    sys.path.insert(0, str(FOLDER))
-    yield
-    sys.path.remove(str(FOLDER))
+def path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(FOLDER)
 
 
 def test_what_the_flow_sees_is_the_gaussian_posterior() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from bcdm.errors import InputError, MachineError
 
-__all__ = ["ObjectStore", "blames_store"]
+__all__ = ["ObjectStore", "blaming_store"]
 
 _RETRIES = 10
 _AT_ONCE = 32
@@ -157,9 +157,19 @@ class ObjectStore:
         return nullcontext(None)
 
 
-def blames_store(error: BaseException) -> bool:
-    """Whether an object store failed, below a library that reads or writes by it."""
-    return type(error).__module__.split(".")[0] == "obstore"
+@contextmanager
+def blaming_store(said: str) -> Iterator[None]:
+    """An object store that fails below a library which reads or writes by it is a `MachineError`.
+
+    Args:
+        said: What the error begins with.
+    """
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__.split(".")[0] != "obstore":
+            raise
+        raise MachineError(f"{said}: {_line(error)}") from error
 
 
 def _open(address: str) -> Any:

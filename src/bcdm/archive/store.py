@@ -8,7 +8,7 @@ import gzip
 import hashlib
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, get_args
 
 import numpy as np
@@ -18,6 +18,7 @@ from bcdm.archive.entries import Entry
 from bcdm.archive.places import Place
 from bcdm.checkpoint import Model
 from bcdm.errors import InputError
+from bcdm.reconstruction.features import crop_middle
 from bcdm.reconstruction.fitting import Fitted
 from bcdm.reconstruction.items import LEVEL, Outcome, Status
 from bcdm.reconstruction.posterior import as_shown
@@ -29,7 +30,6 @@ __all__ = [
     "STATUSES",
     "ShardWriter",
     "convert_images",
-    "cut_middle",
     "find_room",
     "hash_shard",
     "open_group",
@@ -130,7 +130,7 @@ class ShardWriter:
                     sides = [
                         min(pair) for pair in zip(room.shape[-2:], values.shape[-2:], strict=True)
                     ]
-                    cut_middle(room, sides)[...] = cut_middle(values, sides)
+                    crop_middle(room, sides)[...] = crop_middle(values, sides)
         rows.add(row)
         size = [0, 0] if fitted is None else list(fitted.scan.size)
         numbers = [np.nan, np.nan, np.nan]
@@ -193,12 +193,6 @@ def find_room(model: Model) -> tuple[int, ...]:
     """What an archive holds of an image at most, (C, H, W): all sizes that the model is for."""
     scope = model.config.scope
     return tuple(model.shape) if scope is None else (model.shape[0], *[scope.sides[1]] * 2)
-
-
-def cut_middle(values: NDArray[Any], sides: Sequence[int]) -> NDArray[Any]:
-    """A view of the middle (..., rows, columns)."""
-    top, left = (w // 2 - n // 2 for w, n in zip(values.shape[-2:], sides, strict=True))
-    return values[..., top : top + sides[0], left : left + sides[1]]
 
 
 def convert_images(outcome: Outcome, fitted: Fitted, number: int) -> dict[str, NDArray[np.float32]]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcdm.archive.entries import Entry, Fit, fail
-from bcdm.archive.objects import blames_store
+from bcdm.archive.objects import blaming_store
 from bcdm.archive.places import is_remote, open_place
 from bcdm.errors import MachineError
 from bcdm.scans import Scan, read_mask
@@ -177,19 +177,11 @@ class Table:
             with file:
                 yield {name: file[name] for name in file if _is_inside(file, name)}
             return
-        with library(self._path):
+        with library(self._path), blaming_store(f"{self._text} cannot be read"):
             import zarr
 
-            try:
-                store = open_place(self._text).open_store("")
-                opened: Any = zarr.open(store, mode="r", zarr_format=3)
-                is_one = isinstance(opened, zarr.Array)
-                found = {"array": opened} if is_one else dict(opened.arrays())
-            except Exception as error:
-                if not blames_store(error):
-                    raise
-                line = " ".join(str(error).split())[:300]
-                raise MachineError(f"{self._text} cannot be read: {line}") from error
+            opened: Any = zarr.open(open_place(self._text).open_store(""), mode="r", zarr_format=3)
+            found = {"array": opened} if isinstance(opened, zarr.Array) else dict(opened.arrays())
         yield found
 
 

@@ -25,7 +25,7 @@ from bcdm.archive.markers import (
     name_shard,
     read_marker,
 )
-from bcdm.archive.objects import blames_store
+from bcdm.archive.objects import blaming_store
 from bcdm.archive.places import Place, open_place
 from bcdm.archive.store import ShardWriter, find_room, remove_shard
 from bcdm.checkpoint import Model, load
@@ -156,16 +156,14 @@ class Unit:
         # A name of its own: where there are no locks, two may be at it.
         stem = f"{name_shard(shard)}-{secrets.token_hex(4)}"
         try:
-            marker, counts = self._write(shard, stem, on_step, on_item)
+            with blaming_store(f"{self.place} cannot be written"):
+                marker, counts = self._write(shard, stem, on_step, on_item)
             is_first = self.place.create(name_marker(shard), marker.encode())
         except BaseException as error:
             with suppress(OSError, MachineError):
                 remove_shard(self.place, stem)
             if isinstance(error, OSError) and blames_machine(error):
                 raise MachineError(f"{self.place}: {error.strerror}") from error
-            if blames_store(error):
-                line = " ".join(str(error).split())[:300]
-                raise MachineError(f"{self.place} cannot be written: {line}") from error
             raise
         if is_first:
             return Finished("new", counts)

@@ -10,10 +10,11 @@ from bcdm.archive.job import Job
 from bcdm.archive.markers import Marker, list_markers, read_marker
 from bcdm.archive.places import Place
 from bcdm.archive.status import open_archive
-from bcdm.archive.store import convert_images, cut_middle, hash_shard, open_group
+from bcdm.archive.store import convert_images, hash_shard, open_group
 from bcdm.archive.unit import Unit, open_unit
 from bcdm.errors import InputError
 from bcdm.files import hash_path
+from bcdm.reconstruction.features import crop_middle
 from bcdm.reconstruction.verification import TOLERANCE, Verdict
 from bcdm.shelf import find_model
 
@@ -117,7 +118,7 @@ def _compare(unit: Unit, marker: Marker, row: int) -> Verdict:
     group = open_group(unit.place, marker.stem)
     images, sides = convert_images(outcome, fitted, entry.slice), fitted.scan.size
     pairs = [
-        (cut_middle(images[key], sides), cut_middle(np.asarray(group[key][row]), sides))
+        (crop_middle(images[key], sides), crop_middle(np.asarray(group[key][row]), sides))
         for key in ("mean", "std")
     ]
     if all(np.array_equal(new, old) for new, old in pairs):

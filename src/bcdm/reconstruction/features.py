@@ -5,11 +5,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from zipfile import BadZipFile
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import max_pool2d
 
@@ -34,6 +35,8 @@ __all__ = [
 LEVEL = 0.8  # of the interval of a contrast; 9 samples resolve it
 _BOX = re.compile(r"(?:(\d+),)?(\d+):(\d+),(\d+):(\d+)")
 _FILE = re.compile(r"(?:(\d+),)?(.+)")
+
+_Images = TypeVar("_Images", Tensor, NDArray[Any])
 
 
 @dataclass(frozen=True)
@@ -226,8 +229,8 @@ def _describe_interval(numbers: Mapping[str, Any]) -> str:
     return f"{ends}, {factor:.2g} times that of the samples, as healthy places ask for"
 
 
-def crop_middle(images: Tensor, size: tuple[int, int]) -> Tensor:
-    """The middle of images, where oversampling could not be taken out of k-space."""
+def crop_middle(images: _Images, size: Sequence[int]) -> _Images:
+    """A view of the middle of images, where oversampling could not be taken out of k-space."""
     top, left = (w // 2 - n // 2 for w, n in zip(images.shape[-2:], size, strict=True))
     return images[..., top : top + size[0], left : left + size[1]]
 

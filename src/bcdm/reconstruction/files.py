@@ -313,7 +313,7 @@ def _summarise(
             (high, fitted.to_file(ends[1], number)),
         )
         for values, part in found:
-            cut = crop_middle(torch.from_numpy(part), fitted.scan.size).numpy()[0]
+            cut = crop_middle(part, fitted.scan.size)[0]
             values[number] = np.nan if number in left_out else cut
             release(values)
     return Results(mean, std, low, high, LEVEL, left_out)
