@@ -7,6 +7,7 @@ import click
 from bcdm.commands.echo import finish, name_command, say
 from bcdm.commands.extras import require
 from bcdm.commands.options import (
+    count_option,
     data_option,
     exam_options,
     records_option,
@@ -180,13 +181,7 @@ def lesions(
 @click.option("--sampled", default=0, show_default=True, help="Of them, sampled; 0: all.")
 @click.option("--tuning", default=2, show_default=True, help="Other slices, to tune weights on.")
 @click.option("--widths", default=1, show_default=True, help="Of validation, for intervals.")
-@click.option(
-    "--samples",
-    default=9,
-    show_default=True,
-    type=click.IntRange(min=2),
-    help="Of each slice; fewer than 9 give no intervals.",
-)
+@count_option("--samples", 9, "Of each slice; fewer than 9 give no intervals.", least=2)
 @click.option("--calls", default=20, show_default=True, help="Per sample; MMPS has 40.")
 @click.option("--panel", type=click.Path(path_type=Path, dir_okay=False), help="PNG to draw.")
 @click.option("--add", is_flag=True, help="Keep what the file says of other rows.")

@@ -7,7 +7,13 @@ import click
 
 from bcdm.commands.echo import answer, finish, name_command, say
 from bcdm.commands.extras import require
-from bcdm.commands.options import data_option, device_option, precision_option, records_option
+from bcdm.commands.options import (
+    count_option,
+    data_option,
+    device_option,
+    precision_option,
+    records_option,
+)
 from bcdm.commands.settings import SettingsFile
 from bcdm.errors import InputError
 
@@ -85,27 +91,13 @@ def train(
 @click.argument("model")
 @data_option
 @click.option("--split", default="test", show_default=True)
-@click.option(
-    "--limit", type=click.IntRange(min=1), help="At most this many images, evenly spaced."
-)
-@click.option(
-    "--samples",
-    default=20,
-    show_default=True,
-    type=click.IntRange(min=2),
-    help="Samples per image; 20 resolve 90 %.",
-)
-@click.option(
-    "--calls",
-    default=30,
-    show_default=True,
-    type=click.IntRange(min=1),
-    help="Network calls per sample.",
-)
+@count_option("--limit", None, "At most this many images, evenly spaced.")
+@count_option("--samples", 20, "Samples per image; 20 resolve 90 %.", least=2)
+@count_option("--calls", 30, "Network calls per sample.")
 @click.option("--churn", default=1.0, show_default=True, help="Of DPM-Solver++; 0: ODE, 1: SDE.")
 @click.option("--operator", metavar="YAML", help="Measure with this instead of the model's own.")
 @click.option("--noise-std", type=float, help="Of the measurements, in the units of the images.")
-@click.option("--batch", default=16, show_default=True, type=click.IntRange(min=1))
+@count_option("--batch", 16)
 @click.option("--seed", default=0, show_default=True)
 @precision_option
 @device_option()
@@ -166,32 +158,14 @@ def evaluate(
 @click.command()
 @click.argument("model")
 @data_option
-@click.option("--limit", type=click.IntRange(min=1), help="At most this many validation images.")
-@click.option("--samples", default=20, show_default=True, type=click.IntRange(min=9))
-@click.option("--calls", default=20, show_default=True, type=click.IntRange(min=1))
-@click.option(
-    "--intervals",
-    default=60,
-    show_default=True,
-    type=click.IntRange(min=1),
-    help="Images for interval widths.",
-)
-@click.option(
-    "--typical",
-    default=400,
-    show_default=True,
-    type=click.IntRange(min=40),
-    help="Training images for what is typical.",
-)
+@count_option("--limit", None, "At most this many validation images.")
+@count_option("--samples", 20, least=9)
+@count_option("--calls", 20)
+@count_option("--intervals", 60, "Images for interval widths.")
+@count_option("--typical", 400, "Training images for what is typical.", least=40)
 @click.option("--keep-intervals", is_flag=True, help="Keep the widths that are stored.")
 @click.option("--keep-looks", is_flag=True, help="Keep what is stored as typical.")
-@click.option(
-    "--times",
-    default=1,
-    show_default=True,
-    type=click.IntRange(min=1),
-    help="Measure each image so often, where they are few.",
-)
+@count_option("--times", 1, "Measure each image so often, where they are few.")
 @click.option(
     "--only-family",
     is_flag=True,

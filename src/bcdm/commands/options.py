@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 __all__ = [
+    "count_option",
     "data_option",
     "device_option",
     "exam_options",
@@ -20,6 +21,14 @@ __all__ = [
 ]
 
 Command = Callable[..., Any]
+
+
+def count_option(
+    name: str, default: int | None, said: str | None = None, least: int = 1
+) -> Callable[[Command], Command]:
+    """A whole number, `least` or more."""
+    kind, shown = click.IntRange(min=least), default is not None
+    return click.option(name, default=default, show_default=shown, type=kind, help=said)
 
 
 def data_option(command: Command) -> Command:

@@ -7,7 +7,7 @@ import click
 
 from bcdm.commands.echo import answer, say
 from bcdm.commands.models import show_calibration
-from bcdm.commands.options import data_option, device_option, precision_option
+from bcdm.commands.options import count_option, data_option, device_option, precision_option
 
 if TYPE_CHECKING:
     from bcdm.machine import Precision
@@ -26,24 +26,12 @@ __all__ = ["specialise"]
 )
 @click.option("--noise-std", type=float, help="In the units of MODEL's images.")
 @click.option("--minutes", type=float, help="Of training; 10 where --steps is not given.")
-@click.option("--steps", type=click.IntRange(min=1), help="Of training, instead of minutes.")
+@count_option("--steps", None, "Of training, instead of minutes.")
 @data_option
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Default runs/NAME.")
 @click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Change a setting.")
-@click.option(
-    "--limit",
-    default=200,
-    show_default=True,
-    type=click.IntRange(min=40),
-    help="Validation images of the calibration.",
-)
-@click.option(
-    "--intervals",
-    default=30,
-    show_default=True,
-    type=click.IntRange(min=1),
-    help="Of these, for interval widths.",
-)
+@count_option("--limit", 200, "Validation images of the calibration.", least=40)
+@count_option("--intervals", 30, "Of these, for interval widths.")
 @precision_option
 @device_option("auto")
 @click.option("--dry-run", is_flag=True, help="Print plan, parameters, memory and ETA only.")
