@@ -13,7 +13,7 @@ import yaml
 from click.testing import CliRunner, Result
 from pydantic import ValidationError
 
-from bcdm.assessment.images import choose_evenly
+from bcdm.assessment import images
 from bcdm.checkpoint import Model, load
 from bcdm.commands import cli
 from bcdm.comparison.budget import Budget, write_budget
@@ -31,9 +31,9 @@ DUAL = ["parameterisation.statistic=dual", "parameterisation.output=denoised"]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    images = np.random.default_rng(0).integers(0, 255, (30, 16, 16), np.uint8)
+    pixels = np.random.default_rng(0).integers(0, 255, (30, 16, 16), np.uint8)
     split = np.array(["train"] * 16 + ["val"] * 4 + ["test"] * 10)
-    np.savez(tmp_path / "images.npz", images=images, split=split)
+    np.savez(tmp_path / "images.npz", images=pixels, split=split)
     family = {"kind": "family", "members": [{"kind": "holes"}, {"kind": "blocks", "factors": [2]}]}
     base = {
         "name": "tiny",
@@ -76,6 +76,10 @@ def run(folder: Path, *more: str) -> Result:
     arguments = ["study", str(folder / "study.yaml"), "--data", str(folder), *more]
     arguments += ["--out", str(folder / "out"), "--work", str(folder / "work")]
     return CliRunner().invoke(cli, arguments)
+
+
+def pretend_tested(rows: list[int], whole: int) -> images.Tested:
+    return cast(images.Tested, SimpleNamespace(rows=rows, whole=whole))
 
 
 def read(folder: Path) -> list[dict[str, object]]:
@@ -165,6 +169,45 @@ def test_committed_budgets_fix_the_steps(folder: Path) -> None:
     assert "was trained for 3 steps, not 4" in str(run(folder).exception)
 
 
+def test_budgets_of_other_settings_are_forgotten(folder: Path) -> None:
+    """A larger network is timed anew: a step of it takes longer."""
+    run(folder)
+    budgets = json.loads((folder / "out/budgets.json").read_text())
+    budgets["plain"] |= {"seconds": 1e-3, "steps": 1000}
+    (folder / "out/budgets.json").write_text(json.dumps(budgets))
+    study = yaml.safe_load((folder / "study.yaml").read_text())
+    study["set"].append("training.batch=3")
+    (folder / "study.yaml").write_text(yaml.safe_dump(study))
+    done = run(folder)
+    assert done.exit_code == 0 or "miss what is required" in str(done.exception), done.output
+    assert json.loads((folder / "out/budgets.json").read_text())["plain"]["steps"] < 1000
+
+
+def test_steps_of_another_network_are_taken_whatever_its_minutes(folder: Path) -> None:
+    study = yaml.safe_load((folder / "study.yaml").read_text())
+    study["networks"]["plain"] = ["minutes=0.004"]
+    study["networks"] = {"again": ["steps=network:plain", "training.seed=1"], **study["networks"]}
+    methods = {
+        name: {"kind": "network", "network": name, "calls": 2} for name in ("again", "plain")
+    }
+    study |= {"methods": methods, "beaten": [], "figure": ["plain", "again"]}
+    (folder / "study.yaml").write_text(yaml.safe_dump(study))
+    assert load_task(folder / "study.yaml").find_twin("plain") == "plain"
+    done = run(folder)
+    assert done.exit_code == 0 or "miss what is required" in str(done.exception), done.output
+    budgets = json.loads((folder / "out/budgets.json").read_text())
+    assert budgets["again"]["steps"] == budgets["plain"]["steps"]
+    assert budgets["again"]["minutes"] == 0.002
+
+
+def test_fewer_images_than_asked_for_are_enough(folder: Path) -> None:
+    common = yaml.safe_load((folder / "common.yaml").read_text())
+    (folder / "common.yaml").write_text(yaml.safe_dump(common | {"images": 500, "few_images": 400}))
+    done = run(folder)
+    assert done.exit_code == 0 or "miss what is required" in str(done.exception), done.output
+    assert (folder / "out/panel.png").stat().st_size > 1000
+
+
 def test_means_are_clipped_where_settings_say_so(folder: Path) -> None:
     run(folder)
     models = [load(one / "model") for one in (folder / "work/networks").iterdir()]
@@ -241,11 +284,14 @@ def test_networks_that_cost_as_much_get_the_same_steps(folder: Path, changes: li
 
 def test_few_images_are_among_the_many(folder: Path) -> None:
     """Methods are paired by image: the images of fewer are images of more."""
-    assert choose_evenly(5, 9) == [0, 1, 2, 3, 4]
-    assert choose_evenly(128, 64)[-1] == 127
+    assert images.choose_evenly(5, 9) == [0, 1, 2, 3, 4]
+    assert images.choose_evenly(128, 64)[-1] == 127
     task = load_task(folder / "study.yaml")
-    few = choose_evenly(7, 3)
-    assert [few[k] for k in choose_shown(task, 3)] == choose_shown(task, 7)
+    for whole in (2, 5, 7):  # there may be fewer than are asked for
+        few = images.choose_evenly(whole, 3)
+        shown = choose_shown(task, pretend_tested(few, whole))
+        every = choose_shown(task, pretend_tested(list(range(whole)), whole))
+        assert [few[k] for k in shown] == every
     done = run(folder)
     assert done.exit_code == 0 or "miss what is required" in str(done.exception), done.output
     # The truth's chi-square depends on image and noise alone.

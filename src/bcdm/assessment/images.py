@@ -19,21 +19,31 @@ __all__ = ["Tested", "choose_evenly", "choose_images", "choose_training_images",
 
 @dataclass(frozen=True)
 class Tested:
-    """What methods are tried on: images, their numbers in the split, subjects, the problem."""
+    """What methods are tried on.
+
+    Attributes:
+        images: (N, C, H, W).
+        rows: Their numbers in the split.
+        subjects: Whose they are.
+        problem: What they are measured with.
+        whole: How many there would be where `few` were not asked for.
+    """
 
     images: Tensor
     rows: list[int]
     subjects: list[str]
     problem: OneProblem
+    whole: int
 
 
 def open_tested(model: Model, options: Options, few: int | None = None) -> Tested:
     """The images that options choose, prepared; `few` of them, evenly again, if that is given."""
-    source, rows = choose_images(model, options.data, options.split, options.limit)
-    rows = [rows[k] for k in choose_evenly(len(rows), few or len(rows))]
+    source, every = choose_images(model, options.data, options.split, options.limit)
+    rows = [every[k] for k in choose_evenly(len(every), few or len(every))]
     images = torch.stack([model.preparation(source[i]) for i in rows])
     named = source.subjects or range(len(source))
-    return Tested(images, rows, [str(named[i]) for i in rows], choose_problem(model, options))
+    subjects = [str(named[i]) for i in rows]
+    return Tested(images, rows, subjects, choose_problem(model, options), len(every))
 
 
 def choose_evenly(count: int, few: int) -> list[int]:

@@ -20,11 +20,17 @@ class Budget:
         minutes: On one thread.
         seconds: That a step took where the number of steps was fixed.
         steps: As many as fit.
+        settings: A hash of what was trained; None where nobody noted it.
     """
 
     minutes: float
     seconds: float
     steps: int
+    settings: str | None = None
+
+    def is_for(self, minutes: float, settings: str) -> bool:
+        """Whether it was given to a training of these minutes and settings."""
+        return self.minutes == minutes and self.settings in (None, settings)
 
 
 def read_budget(path: Path, name: str) -> Budget | None:
@@ -60,11 +66,10 @@ def train_for(
         data: The data folder.
         folder: Where the training is kept, and goes on after an interruption.
         report: Takes lines of progress.
-        given: What an earlier run gave; its number of steps is then kept, on any device.
+        given: What an earlier run or a network of the same cost was given; its number of steps is
+            then kept, on any device.
         device: Where to train.
     """
-    if given is not None and given.minutes != minutes:
-        given = None
     timed = folder / "budget.json"
     budget = read_budget(timed, "budget")
     if budget is None:

@@ -1,11 +1,10 @@
 """One task, every method, equal training time, one protocol: the engine of the paper's tables."""
 
 import contextlib
-import hashlib
 import json
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 
@@ -18,14 +17,19 @@ from bcdm.assessment.images import Tested, choose_evenly, open_tested
 from bcdm.assessment.metrics import Scores, open_features, open_lpips
 from bcdm.assessment.options import Options
 from bcdm.checkpoint import Model, load
-from bcdm.checkpoint.settings import load_config, resolve_data_path
+from bcdm.checkpoint.settings import load_config
 from bcdm.comparison.budget import read_budget, train_for, write_budget
 from bcdm.comparison.contenders import Contender, ContenderConfig, expand_grid
+from bcdm.comparison.identity import (
+    describe_outcome,
+    hash_content,
+    hash_images,
+    hash_weights,
+)
 from bcdm.comparison.task import START, Task
-from bcdm.errors import InputError
 from bcdm.evaluation import crps
 from bcdm.files import replacing
-from bcdm.imports import hash_source, resolve
+from bcdm.imports import resolve
 from bcdm.machine import autocast
 from bcdm.measurement import Measurement
 
@@ -78,7 +82,8 @@ def run_task(
     models = {name: _train(task, name, data, out, work, report, device)[1] for name in used}
     outcomes = {}
     for name, config in task.methods.items():
-        stored = work / "outcomes" / f"{_hash(_describe(task, config, models, data))}.npz"
+        content = describe_outcome(task, config, models, _find_tested(task, models), data)
+        stored = work / "outcomes" / f"{hash_content(content)}.npz"
         if not stored.exists():
             report(f"{name}: tuning and scoring")
             _store(stored, _score(task, config, models, data, report))
@@ -90,7 +95,6 @@ def find_images(
     task: Task, models: Mapping[str, Model], data: Path | None, count: int, split: str
 ) -> Tested:
     """Images of a split: of the task's own number, evenly spaced, `count` of them, evenly again."""
-    model = models[task.methods[task.ours].network or next(iter(models))]
     options = Options(
         data=data,
         split=split,
@@ -98,14 +102,19 @@ def find_images(
         operator=task.operator,
         noise_std=task.noise_std,
     )
-    return open_tested(model, options, count)
+    return open_tested(_find_tested(task, models), options, count)
 
 
-def choose_shown(task: Task, count: int) -> list[int]:
-    """Which images of `count` a figure shows: the same ones for few and for all."""
-    every = choose_evenly(task.images, min(task.few_images, task.images))
+def _find_tested(task: Task, models: Mapping[str, Model]) -> Model:
+    """The model whose images are taken: our own."""
+    return models[task.methods[task.ours].network or next(iter(models))]
+
+
+def choose_shown(task: Task, tested: Tested) -> list[int]:
+    """Which of the images a figure shows: the same ones for few and for all."""
+    every = choose_evenly(tested.whole, task.few_images)
     shown = [every[k] for k in choose_evenly(len(every), SHOWN)]
-    return [every.index(k) for k in shown] if count == len(every) else shown
+    return [every.index(k) for k in shown] if len(tested.rows) == len(every) else shown
 
 
 def _train(
@@ -120,20 +129,23 @@ def _train(
     """A network by its settings, and its folder: tasks that need the same one share it."""
     changes, minutes = task.list_changes(name), task.find_minutes(name)
     settings = load_config(task.base, changes).model_dump(mode="json")
-    content: list[object] = [settings, minutes]
+    asked = hash_content([settings, minutes])
+    content: list[object] = [settings, minutes, hash_images(settings, data)]
     for number, change in enumerate(changes):
         if change.startswith(START):
             first = change.removeprefix(START)
             other, start = _train(task, first, data, out, work, report, device)
             content.append(start.facts["hashes"])
             changes[number] = f"training.start_from={other / 'model'}"
-    folder = work / "networks" / f"{settings['name']}-{_hash(content)}"
+    folder = work / "networks" / f"{settings['name']}-{hash_content(content)}"
     given = read_budget(out / BUDGETS, name)
+    if given is not None and not given.is_for(minutes, asked):
+        given = None
     if given is None and (twin := task.find_twin(name)) != name:
         _train(task, twin, data, out, work, report, device)
         given = read_budget(out / BUDGETS, twin)
     budget = train_for(minutes, task.base, changes, data, folder, report, given, device)
-    write_budget(out / BUDGETS, name, budget)
+    write_budget(out / BUDGETS, name, replace(budget, minutes=minutes, settings=asked))
     logs = out / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(folder / "log.jsonl", logs / f"{name}.jsonl")
@@ -185,7 +197,7 @@ def _score(
     case = best.describe() | {"images": len(x), "samples": len(samples)}
     case |= tried
     if task.fid is not None:
-        case["FID's weights"] = _hash_weights(task.fid, data)
+        case["FID's weights"] = hash_weights(task.fid, data)
     if best.model is not None and best.model.device.type != "cpu":
         case["device"] = str(best.model.device)
     if lost:
@@ -193,7 +205,7 @@ def _score(
     return Outcome(
         case,
         {f"{a}, {b}": torch.cat(v).numpy() for (a, b), v in scores.rows.items()},
-        tuple(torch.cat(shown, 1)[:, choose_shown(task, len(x))].numpy()),
+        tuple(torch.cat(shown, 1)[:, choose_shown(task, tested)].numpy()),
         {name: torch.cat(found).numpy() for name, found in features.items()},
         mean(seconds),
     )
@@ -245,57 +257,6 @@ def _choose_precision(
     task: Task, models: Mapping[str, Model]
 ) -> contextlib.AbstractContextManager[object]:
     return autocast(next(iter(models.values())).device, task.precision)
-
-
-def _describe(
-    task: Task, config: ContenderConfig, models: Mapping[str, Model], data: Path | None = None
-) -> list[object]:
-    """All that an outcome depends on."""
-    kept = {
-        "operator",
-        "noise_std",
-        "samples",
-        "images",
-        "few_images",
-        "tune_images",
-        "tune_samples",
-        "seed",
-        "batch",
-        "precision",
-    }
-    hashes = {name: model.facts["hashes"] for name, model in models.items()}
-    used = hashes.get(config.network or "")
-    tested = hashes[task.methods[task.ours].network or next(iter(hashes))]["settings"]
-    settings = task.model_dump(mode="json", include=kept)
-    content = [config.model_dump(mode="json", exclude_defaults=True), settings, used, tested]
-    # Outcomes without LPIPS must not serve a task that asks for it; others keep their names.
-    content += [] if task.lpips is not None else ["without LPIPS"]
-    # The same for weights that were chosen before grids went on beyond their ends.
-    content += ["grids go on"] if len(config.weight) > 1 else []
-    content += _describe_plugs(task, config)
-    return content if task.fid is None else [*content, _hash_weights(task.fid, data)]
-
-
-def _describe_plugs(task: Task, config: ContenderConfig) -> list[object]:
-    """What comes from other packages, and the files it is written in; nothing if nothing does."""
-    plugs = [*task.metrics.values(), config.prior, config.sampler]
-    plugs += [config.kind] if config.outside else []
-    sources = [hash_source(resolve(plug)) for plug in plugs if plug is not None]
-    metrics = task.model_dump(mode="json", include={"metrics"})["metrics"]
-    return [metrics, sources] if sources else []
-
-
-def _hash(content: object) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def _hash_weights(path: Path, data: Path | None) -> str:
-    """Eight digits of a file's SHA-256: those of FID's Inception are in the name it goes by."""
-    try:
-        with resolve_data_path(path, data).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()[:8]
-    except OSError as error:
-        raise InputError(f"no weights for FID: {error}") from None
 
 
 def _store(path: Path, outcome: Outcome) -> None:

@@ -93,7 +93,7 @@ def run(
     logs = {name: out / "logs" / f"{name}.jsonl" for name in models}
     plot_curves(out / "curves.png", logs, seconds)
     columns = {name: outcomes[name].shown for name in task.figure}
-    shown = tested.images[choose_shown(task, len(tested.images))].numpy()
+    shown = tested.images[choose_shown(task, tested)].numpy()
     plot_comparison(out / "panel.png", shown, columns, value_range=value_range)
     if smoke:
         records = [replace(record, required=None) for record in records]

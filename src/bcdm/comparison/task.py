@@ -98,7 +98,7 @@ class Task(BaseModel):
             if change.startswith(_STEPS):
                 return change.removeprefix(_STEPS)
         plain = {
-            other: [change for change in changes if not change.startswith((_SEED, START, _STEPS))]
+            other: [change for change in changes if not change.startswith((_SEED, START))]
             for other, changes in self.networks.items()
         }
         return next(other for other, changes in plain.items() if changes == plain[name])
