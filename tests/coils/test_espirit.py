@@ -82,6 +82,12 @@ def test_one_coil_sees_everything_alike() -> None:
     np.testing.assert_array_equal(found, np.ones((1, 16, 16)))
 
 
+def test_one_coil_needs_no_middle() -> None:
+    mask = np.zeros((32, 32), bool)
+    mask[:, ::2] = True
+    assert (estimate_maps(np.ones((1, 32, 32), np.complex64) * mask, mask) == 1).all()
+
+
 def test_gaps_in_the_middle_are_refused() -> None:
     kspace, _, _ = measure((32, 32), 2)
     mask = np.zeros((32, 32), bool)

@@ -69,7 +69,11 @@ def make_masks() -> dict[str, np.ndarray]:
     lines[::3] = True
     lines[SIDE // 2 - 6 : SIDE // 2 + 6] = True
     points = np.random.default_rng(0).random((SIDE, SIDE)) < 0.4
+    echo = np.broadcast_to(lines[:, None], (SIDE, SIDE)).copy()
+    echo[:, : SIDE // 4] = False
     return {
+        "asymmetric echo": echo,
+        "padded": np.pad(np.ones((SIDE // 2, SIDE // 2), bool), SIDE // 4),
         "all": np.ones((SIDE, SIDE), bool),
         "columns": np.broadcast_to(lines, (SIDE, SIDE)).copy(),
         "rows": np.broadcast_to(lines[:, None], (SIDE, SIDE)).copy(),
@@ -86,6 +90,8 @@ def make_masks() -> dict[str, np.ndarray]:
         ("rows", False, 0.2),
         ("rows", True, 0.2),
         ("points", False, 1.1),
+        ("asymmetric echo", False, 0.3),
+        ("padded", False, 0.9),
     ],
 )
 def test_noise_is_found_under_an_object(name: str, filtered: bool, within: float) -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from bcdm.errors import InputError
 from bcdm.operators import (
     CircularBlur,
     Factored,
@@ -173,3 +174,21 @@ def test_physics_of_deepinv() -> None:
         error, kind = compare_with_dense(physics)
         assert error < 1e-5, name
         assert expected[name] == kind, name
+
+
+def test_a_wrong_adjoint_is_refused_however_large_the_image() -> None:
+    side = 256
+    shape = (1, side, side)
+
+    def measure(x: Tensor) -> Tensor:
+        return x[..., ::2, ::2]
+
+    def back(y: Tensor) -> Tensor:
+        x = torch.zeros(len(y), *shape, dtype=y.dtype)
+        x[..., ::2, ::2] = y
+        return x
+
+    y = torch.zeros(1, 1, side // 2, side // 2)
+    from_deepinv(make(measure, back), y, shape)
+    with pytest.raises(InputError, match="not the adjoint"):
+        from_deepinv(make(measure, lambda y: 2 * back(y)), y, shape)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import bcdm
-from bcdm.errors import InputError
+from bcdm.errors import InputError, ShapeError
 from bcdm.operators import Dense, FourierMask, MatrixFree, PixelMask, Spectral, check_operator
 
 SHAPE = (1, 6, 5)
@@ -105,3 +105,13 @@ def test_a_wrong_operator_is_refused_again_and_again() -> None:
     for _ in range(2):
         with pytest.raises(InputError, match="adjoint"):
             wrong.forward(torch.ones(1, *SHAPE))
+
+
+@pytest.mark.parametrize("shape", [(4, 8, 8), (1, 4, 8, 8)])
+def test_masks_do_not_multiply_channels(shape: tuple[int, ...]) -> None:
+    x = torch.ones(4, 1, 8, 8)
+    with pytest.raises(ShapeError, match="has 4 channels"):
+        PixelMask(torch.ones(shape)).forward(x)
+    assert PixelMask(torch.ones(shape)).forward(x.expand(4, 4, 8, 8)).shape == (4, 4, 8, 8)
+    with pytest.raises(ShapeError, match="has 4 channels"):
+        FourierMask(torch.ones(1, 4, 8, 8), real=True).forward(x)

@@ -12,7 +12,7 @@ from bcdm.checkpoint.calibration import Calibration
 from bcdm.checkpoint.regions import RegionFactors
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
-from bcdm.operators import BlockMean, FourierMask, PixelMask
+from bcdm.operators import BlockMean, FourierMask, PixelMask, Sense
 from bcdm.reconstruction.features import judge_stored, parse_feature
 from bcdm.reconstruction.files import Plan, RefusedError, reconstruct_scan
 from bcdm.reconstruction.fitting import fit_scan
@@ -347,3 +347,25 @@ def test_a_mask_outside_the_family_is_refused_before_anything_is_drawn(tmp_path:
     with pytest.raises(RefusedError, match="Nothing was drawn"):
         reconstruct_scan(model, fitted, tmp_path / "out", Plan(samples=9, calls=1), say=print)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_mask_beside_an_operator_is_refused(scanner: Path) -> None:
+    """It would say something else, and be ignored."""
+    pixels, mask = np.zeros((1, 1, 16, 16), np.float32), np.eye(16) == 0
+    scan = Scan(Path("image.npz"), "npz", "image", pixels, mask, None, (16, 16), {})
+    with pytest.raises(UnfitError, match="comes with a mask"):
+        fit_scan(scan, load(scanner), noise_std=0.1, operator=BlockMean((2, 2)))
+    with pytest.raises(UnfitError, match="takes for data what it hides"):
+        fit_scan(scan, load(scanner), noise_std=0.1, operator=PixelMask(torch.ones(16, 16)))
+
+
+def test_an_operator_may_be_given_for_complex_images() -> None:
+    rng = np.random.default_rng(0)
+    data = (rng.normal(size=(1, 3, 96, 96)) + 1j * rng.normal(size=(1, 3, 96, 96))).astype("c8")
+    mask = np.ones((96, 96), bool)
+    scan = Scan(Path("scan.npz"), "npz", "k-space", data, mask, None, (96, 96), {})
+    maps = torch.full((1, 3, 96, 96), 3**-0.5, dtype=torch.complex64)
+    operator = Sense(maps, torch.from_numpy(mask))
+    measured = fit_scan(scan, load("brain-mri"), noise_std=1.0, operator=operator).measure(0)
+    assert measured.operator is operator
+    assert measured.back_projection.shape == (1, 1, 96, 96)

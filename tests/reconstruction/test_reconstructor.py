@@ -131,3 +131,8 @@ def test_with_deepinv(masked: Path, scanner: Path, images: Tensor) -> None:
     scores = deepinv.test(reconstructor, loader, mri, metrics=psnr, device="cpu",
                           show_progress_bar=False, verbose=False)  # fmt: skip
     assert scores["PSNR"] == pytest.approx(float(psnr(found, x).mean()), abs=0.1)
+
+
+def test_models_of_complex_images_are_refused() -> None:
+    with pytest.raises(InputError, match="makes complex images"):
+        Reconstructor("brain-mri")

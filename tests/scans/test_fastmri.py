@@ -51,6 +51,7 @@ def test_single_coil_stack_has_slices_first(tmp_path: Path, makers: Makers) -> N
     scan = read_scan(tmp_path / "a.h5")
     assert np.array_equal(scan.data, kspace[:, None])
     assert scan.size == (16, 10)
+    assert scan.facts["read as"] == "4 slices of one coil"
     image = read_scan(tmp_path / "a.h5", key="reconstruction_esc")
     assert (image.kind, image.data.shape) == ("image", (4, 1, 16, 10))
 
@@ -86,3 +87,13 @@ def test_the_input_is_never_overwritten(
     with pytest.raises(InputError, match=r"is the input itself: choose another folder"):
         write_results(tmp_path, scan, make_results(scan), {})
     assert path.read_bytes() == before
+
+
+def test_a_given_mask_counts_no_padding(tmp_path: Path, makers: Makers) -> None:
+    path = makers["make_fastmri"](tmp_path)
+    stored = read_scan(path).mask
+    np.save(tmp_path / "mask.npy", np.array([1, 1, 0, 1, 1, 1, 0, 1, 1, 1], np.float32))
+    scan = read_scan(path, tmp_path / "mask.npy")
+    assert stored is not None
+    assert np.array_equal(scan.mask, stored)
+    assert scan.facts["sampled columns left out as padding"] == 2

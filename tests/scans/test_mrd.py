@@ -175,3 +175,45 @@ def test_calibration_lines_are_left_out_and_other_groups_found_by_key(
     assert scan.mask is not None
     assert np.array_equal(np.flatnonzero(~scan.mask.any(1)), [3])
     assert scan.facts["calibration lines left out"] == 1
+
+
+def test_embedded_calibration_lines_are_of_the_measurement(tmp_path: Path, makers: Makers) -> None:
+    lines = [makers["draw_complex"]((2, 16), seed) for seed in range(8)]
+
+    def change(index: int, acquisition: Any) -> None:
+        if index in (3, 5):
+            acquisition.setFlag(ismrmrd.ACQ_IS_PARALLEL_CALIBRATION)
+
+    mode = "<parallelImaging><calibrationMode>embedded</calibrationMode></parallelImaging>"
+    header = makers["make_header"](16, 8, 16, 8).replace("</encoding>", f"{mode}</encoding>")
+    scan = read_scan(write_scan(tmp_path, header, lines, change))
+    assert scan.mask is not None
+    assert scan.mask.all()
+    assert np.array_equal(scan.data[0, :, 3], lines[3])
+    assert scan.facts["calibration lines left out"] == 0
+
+
+@pytest.mark.parametrize(
+    ("field", "recon", "size"),
+    [
+        ((160, 60), (8, 8), (8, 8)),  # twice the field along the readout, as usual
+        ((160, 60), (16, 16), (8, 8)),  # the scanner would interpolate
+        ((160, 60), (8, 6), (8, 8)),  # the matrix alone would cut a quarter of the rows
+        ((80, 60), (8, 8), (8, 16)),
+    ],
+)
+def test_the_field_of_view_says_what_is_oversampling(
+    tmp_path: Path,
+    makers: Makers,
+    field: tuple[int, int],
+    recon: tuple[int, int],
+    size: tuple[int, int],
+) -> None:
+    lines = [makers["draw_complex"]((1, 16), seed) for seed in range(8)]
+    place = f"<fieldOfView_mm><x>{field[0]}</x><y>{field[1]}</y><z>5</z></fieldOfView_mm>"
+    header = makers["make_header"](16, 8, *recon).replace(
+        "</encodedSpace>", f"{place}</encodedSpace>"
+    )
+    scan = read_scan(write_scan(tmp_path, header, lines, lambda index, acquisition: None))
+    assert scan.size == size
+    assert scan.facts["spacing in mm"] == [60 / 8, field[0] / 16, 5.0]

@@ -233,3 +233,18 @@ def test_voxels_cannot_start_anywhere(tmp_path: Path, makers: Makers, offset: fl
     path.write_bytes(gzip.compress(bytes(raw)))
     with pytest.raises(InputError, match=r"scan.nii .*: (save|export) it anew"):
         read_scan(path)
+
+
+def test_a_mask_of_several_slices_is_the_same_in_all(tmp_path: Path, makers: Makers) -> None:
+    path = makers["make_nifti"](tmp_path)
+    taken = np.ones((6, 8, 3), np.uint8)
+    taken[2:4, 3:5] = 0
+    affine = nibabel.load(path).affine
+    nibabel.Nifti1Image(taken, affine).to_filename(tmp_path / "mask.nii.gz")
+    mask = read_scan(path, tmp_path / "mask.nii.gz").mask
+    assert mask is not None
+    assert (~mask).sum() == 4
+    taken[0, 0, 1] = 0
+    nibabel.Nifti1Image(taken, affine).to_filename(tmp_path / "mask.nii.gz")
+    with pytest.raises(InputError, match="other masks in 3 slices"):
+        read_scan(path, tmp_path / "mask.nii.gz")

@@ -57,14 +57,14 @@ def estimate_maps(
     if mask.shape != kspace.shape[1:]:
         raise ShapeError(f"mask {mask.shape} does not fit k-space {kspace.shape}")
     size = (kspace.shape[1], kspace.shape[2])
+    if len(kspace) == 1:
+        return np.ones((1, *size), np.complex64)
     centre = find_centre(mask)
     if min(centre) < min(_LEAST, *size):
         raise InputError(
             f"the middle of k-space has gaps ({centre[0]} x {centre[1]} samples without one, "
             f"{_LEAST} x {_LEAST} are needed): give the coils' maps"
         )
-    if len(kspace) == 1:
-        return np.ones((1, *size), np.complex64)
     centre = (min(centre[0], _LONGEST), min(centre[1], _LONGEST))
     middle = crop_centre(kspace, centre).astype(np.complex64)
     grid = (min(size[0], _GRID), min(size[1], _GRID))

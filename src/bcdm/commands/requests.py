@@ -54,6 +54,8 @@ class Given:
             )
         if self.simulate and self.mask is not None:
             raise InputError("--simulate measures clean images itself: give --operator, not --mask")
+        if self.operator is not None and self.mask is not None:
+            raise InputError("a mask says what was measured, and so does an operator: give one")
         for name, given in (("--maps", self.maps), ("--body", self.body)):
             if given is not None and (self.simulate or self.operator is not None):
                 raise InputError(

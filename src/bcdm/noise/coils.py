@@ -203,8 +203,13 @@ def _find_places(data: Complex, taken: Mask) -> Complex:
 def _find_lines(data: Complex, taken: Mask, axis: int, *, cut: bool = False) -> Complex | None:
     """Numbers (coils, places, numbers) by the position along lines; None where none are full.
 
-    Places of all slices follow each other where the ends are cut; else slices are together.
+    Lines are full where nothing was measured beyond their ends, too: echoes are asymmetric, and
+    files padded. Places of all slices follow each other where the ends are cut; else slices are
+    together.
     """
+    ends = np.flatnonzero(taken.any(1 - axis))
+    span = range(ends[0], ends[-1] + 1)
+    data, taken = data.take(span, axis - 2), taken.take(span, axis)
     lines = np.asarray(taken.all(axis))
     if not np.array_equal(taken, np.broadcast_to(np.expand_dims(lines, axis), taken.shape)):
         return None

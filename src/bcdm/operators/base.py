@@ -178,6 +178,15 @@ def _is_plain(value: object) -> bool:
     return value is None or isinstance(value, bool | int | float | str)
 
 
+def check_channels(name: str, x: Tensor, mask: Tensor) -> None:
+    """Refuses a mask (..., C, H, W) of more channels than the images, which would multiply them."""
+    if mask.ndim > 2 and x.ndim > 2 and mask.shape[-3] not in (1, x.shape[-3]):
+        raise ShapeError(
+            f"the mask {tuple(mask.shape)} of {name} has {mask.shape[-3]} channels, and images "
+            f"{tuple(x.shape)} have {x.shape[-3]}: masks have axes (H, W) or (B, C, H, W)"
+        )
+
+
 def check_trailing(name: str, x: Tensor, size: tuple[int, ...]) -> None:
     """Refuses images whose last axes are not `size`."""
     if tuple(x.shape[-len(size) :]) != tuple(size) or x.ndim < len(size) + 1:

@@ -109,18 +109,18 @@ def find_adjoint_error(measure: Action, back: Action, like: Tensor, seed: int = 
     Args:
         measure: A, on batches.
         back: Its adjoint, on batches.
-        like: An image (1, *shape), of any value.
+        like: Images (B, *shape), of any value.
         seed: Of x and y.
     """
     x = _draw(like, seed)
     measured = measure(x)
     y = _draw(measured, seed + 2)
     # Of unrelated vectors the inner product is far below the product of their lengths.
-    scale = _norm(measured) * _norm(y) / measured.numel() ** 0.5
+    scale = _norm(measured) * _norm(y) / measured[0].numel() ** 0.5
     apart = (inner(measured, y) - inner(x, back(y))).abs() / scale.clamp_min(1e-30)
     power = inner(measured, measured)
     together = (power - inner(x, back(measured))).abs() / power.clamp_min(1e-30)
-    return float(torch.maximum(apart, together))
+    return float(torch.maximum(apart, together).max())
 
 
 def _draw(like: Tensor, seed: int) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.fft import fft2, fftshift, ifft2, ifftshift, irfft2, rfft2
 
 from bcdm.errors import DtypeError, InputError, ShapeError
-from bcdm.operators.base import LinearOperator, Spectral, check_trailing
+from bcdm.operators.base import LinearOperator, Spectral, check_channels, check_trailing
 from bcdm.tensors import real_dtype
 
 __all__ = ["CircularBlur", "FourierMask"]
@@ -102,6 +102,7 @@ class FourierMask(_FourierDiagonal):
     def forward(self, x: Tensor) -> Tensor:
         r"""$M F x$."""
         self._check(x)
+        check_channels("FourierMask", x, self.mask)
         if not self.centered:
             return fft2(x, norm="ortho") * self._weights(x)
         return fftshift(fft2(ifftshift(x, _AXES), norm="ortho"), _AXES) * self._weights(x)

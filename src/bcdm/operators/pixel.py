@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bcdm.errors import InputError, ShapeError
-from bcdm.operators.base import LinearOperator, Spectral, check_trailing
+from bcdm.operators.base import LinearOperator, Spectral, check_channels, check_trailing
 from bcdm.tensors import real_dtype
 
 __all__ = ["BlockMean", "Diagonal", "Identity", "PixelMask"]
@@ -160,6 +160,7 @@ class PixelMask(LinearOperator):
 
     def _check(self, x: Tensor) -> None:
         check_trailing("PixelMask", x, tuple(self.mask.shape[-2:]))
+        check_channels("PixelMask", x, self.mask)
 
 
 @dataclass(frozen=True, eq=False)

@@ -146,12 +146,14 @@ def fit_scan(
     if operator is None:
         operator = _choose_operator(scan, model)
     else:
+        _check_mask(scan, operator)
         if not model.is_prior:
             check_operator(operator, model)
         _check_kind(scan, model, operator)
     _check_shape(scan, model, operator)
     if scan.kind == "image":
-        scan = replace(scan, size=(model.shape[-2], model.shape[-1]))
+        rows, columns = operator.image_shape(scan.data.shape[1:])[-2:]
+        scan = replace(scan, size=(rows, columns))
     back = _project_back(scan, operator)
     if scan.kind == "k-space" and not back.is_complex():
         _check_phase(scan, model)
@@ -159,10 +161,12 @@ def fit_scan(
         noise = estimate_noise(scan)
     else:
         noise = NoiseEstimate(noise_std, 0.0, "stated", 0)
-    units = choose_units(scan, model, back, noise.std)
+    seen = back.abs() if model.config.data.phase else back
+    units = choose_units(scan, model, seen, noise.std)
     white = 1.0
     if scan.kind == "image" and find_range(scan) is not None:
-        white = float(operator.forward(torch.ones(1, *model.shape)).max())
+        shape = operator.image_shape(scan.data.shape[1:])
+        white = float(operator.forward(torch.ones(1, *shape)).max())
     return Fitted(scan, operator, noise, units, white)
 
 
@@ -208,8 +212,23 @@ def check_noise(noise_std: float | None) -> None:
         raise InputError(f"noise_std must be a number above 0, got {noise_std}")
 
 
+def _check_mask(scan: Scan, operator: LinearOperator) -> None:
+    """Refuses an operator that takes for data what the mask of an image hides."""
+    if scan.kind != "image" or scan.mask is None:
+        return
+    known = operator.find_data(torch.from_numpy(scan.data[:1]))
+    hidden = torch.from_numpy(~scan.mask)
+    if known is None or known.shape[-2:] != hidden.shape or bool((known & hidden).any()):
+        raise UnfitError(
+            f"{scan.path.name} comes with a mask, and {type(operator).__name__} takes for data "
+            "what it hides: give an operator that holds the mask, or leave out the mask"
+        )
+
+
 def _check_kind(scan: Scan, model: Model, operator: LinearOperator) -> None:
-    measured = operator.forward(torch.zeros(1, *model.shape))
+    number = torch.complex64 if model.config.data.phase else torch.float32
+    shape = operator.image_shape(scan.data.shape[1:])
+    measured = operator.forward(torch.zeros(1, *shape, dtype=number))
     if measured.is_complex() != (scan.kind == "k-space"):
         kind = "k-space" if measured.is_complex() else "images"
         raise UnfitError(

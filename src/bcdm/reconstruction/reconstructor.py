@@ -49,6 +49,11 @@ class Reconstructor(nn.Module):
     ) -> None:
         super().__init__()
         loaded = model if isinstance(model, Model) else load(model)
+        if loaded.config.data.phase:
+            raise InputError(
+                f"{loaded.name} makes complex images of coils, and deepinv has two channels: use "
+                "bcdm.reconstruct"
+            )
         self.model = loaded if device is None else loaded.to(device)
         # Registered, so that .to(device) and .eval() reach the network.
         self.network = self.model.method.network

@@ -15,7 +15,7 @@ from bcdm.scans.output import writing
 from bcdm.scans.scan import Results, Scan
 from bcdm.spool import each
 
-__all__ = ["FORMAT", "read", "write"]
+__all__ = ["FORMAT", "read", "remove_padding", "write"]
 
 FORMAT = "fastMRI HDF5"
 
@@ -37,6 +37,8 @@ def read(path: Path, file: Any, key: str | None) -> Scan:
     is_stack = kind == "k-space" and numbers.ndim == 3
     data = numbers[:, None] if is_stack else arrange(path, numbers, kind)
     facts: dict[str, Any] = {"array": name, "stored shape": [*numbers.shape]}
+    if is_stack:
+        facts["read as"] = f"{len(numbers)} slices of one coil"
     with library(path):
         acquisition = file.attrs.get("acquisition")
     if isinstance(acquisition, str):
@@ -55,7 +57,7 @@ def read(path: Path, file: Any, key: str | None) -> Scan:
         facts.update(header.facts)
         if header.recon is not None and kind == "k-space":
             # The readout runs along the rows here.
-            size = min(size[0], header.recon[0]), min(size[1], header.recon[1])
+            size = header.choose_size(size)
             facts["oversampling"] = round(data.shape[-2] / size[0], 3)
     entry = hdf5.find(path, file, "mask") if kind == "k-space" else None
     mask = None if entry is None else _read_mask(path, entry, data, facts)
@@ -66,8 +68,16 @@ def _read_mask(
     path: Path, entry: Any, data: NDArray[Any], facts: dict[str, Any]
 ) -> NDArray[np.bool_]:
     stated = hdf5.read_numbers(path, "mask", entry, np.dtype(np.float32))
-    mask = shape_mask(path, stated, (data.shape[-2], data.shape[-1]))
-    # Files are padded by empty columns at both ends, which masks may count as sampled.
+    return remove_padding(shape_mask(path, stated, (data.shape[-2], data.shape[-1])), data, facts)
+
+
+def remove_padding(
+    mask: NDArray[np.bool_], data: NDArray[Any], facts: dict[str, Any]
+) -> NDArray[np.bool_]:
+    """A mask without the empty columns that files are padded by at both ends.
+
+    Masks may count them as sampled; facts then say so.
+    """
     taken = np.flatnonzero(np.any([(coils != 0).any((0, 1)) for coils in each(data)], 0))
     padding = np.ones(data.shape[-1], bool)
     if len(taken):

@@ -64,13 +64,13 @@ class Limits:
         patience: How many seconds on the wall may pass for each of the processor.
     """
 
-    numbers: int = 1 << 30
+    numbers: int = 1 << 31
     easy: int = 1 << 28
     ratio: int = 200
     pieces: int = 200_000
     files: int = 10_000
     header: int = 1 << 24
-    memory: int = 2_000_000_000
+    memory: int = 4_000_000_000
     work: float = 4.0
     work_per_byte: float = 1 / 50e6
     work_per_file: float = 0.05

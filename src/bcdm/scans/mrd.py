@@ -50,6 +50,9 @@ def read(path: Path, file: Any, key: str | None) -> Scan:
     entry = hdf5.find(path, group, "data")
     heads = _read_heads(path, entry)
     flags = heads["flags"]
+    if header.calibration == "embedded":
+        # Lines for calibration belong to the measurement: they lie between those of the image.
+        flags &= ~np.uint64(1 << (_CALIBRATION - 1))
     imaging = np.flatnonzero(_is_imaging(flags))
     if not len(imaging):
         raise refusal(path, "holds no imaging acquisitions: export the measurement itself")
@@ -59,8 +62,8 @@ def read(path: Path, file: Any, key: str | None) -> Scan:
     if len(averages) > 1:
         raise refusal(path, f"averages lines {averages.tolist()} times: export equal averages")
     noise = _read_noise(path, entry, heads, header, int(averages[0]))
-    x, y, _ = header.recon or header.encoded
-    size = min(y, data.shape[-2]), min(x, data.shape[-1])
+    columns, rows = header.choose_size((data.shape[-1], data.shape[-2]))
+    size = rows, columns
     facts = {
         **header.facts,
         "acquisitions": len(heads),

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["MRDHeader", "parse_header"]
 
 _LONGEST_AXIS = 65_535
+_ROUNDED = 0.02  # of a length: what a field of view may be rounded by
 
 _FACTS = {
     "vendor": "acquisitionSystemInformation/systemVendor",
@@ -36,6 +37,9 @@ class MRDHeader:
         center: The phase encoding step through the centre of k-space, or None.
         noise_bandwidth: Bandwidth of a noise scan relative to its sampling rate.
         facts: Plain things worth printing.
+        shares: Of the field of view that was measured, what the image to make shows, along x and
+            y; None if the header does not say.
+        calibration: How lines for calibration were taken, such as "embedded"; empty if not stated.
     """
 
     encoded: tuple[int, int, int] | None
@@ -44,6 +48,21 @@ class MRDHeader:
     center: int | None
     noise_bandwidth: float
     facts: dict[str, Any]
+    shares: tuple[float, float] | None = None
+    calibration: str = ""
+
+    def choose_size(self, measured: tuple[int, int]) -> tuple[int, int]:
+        """The size (x, y) of the image to make of so many samples, at their own resolution.
+
+        Its field of view counts: scanners interpolate, and matrices alone would cut or stretch it.
+        """
+        if self.recon is None:
+            return measured
+        x, y = (
+            _choose_length(length, recon, None if self.shares is None else self.shares[axis])
+            for axis, (length, recon) in enumerate(zip(measured, self.recon[:2], strict=True))
+        )
+        return x, y
 
 
 def parse_header(path: Path, text: bytes) -> MRDHeader:
@@ -70,7 +89,31 @@ def parse_header(path: Path, text: bytes) -> MRDHeader:
         center=int(center) if isinstance(center, float) and 0 <= center <= _LONGEST_AXIS else None,
         noise_bandwidth=bandwidth if isinstance(bandwidth, float) and 0 < bandwidth <= 1 else 1.0,
         facts={name: value for name, value in facts.items() if value is not None},
+        shares=_find_shares(root),
+        calibration=(root.findtext("encoding/parallelImaging/calibrationMode") or "").strip(),
     )
+
+
+def _choose_length(measured: int, recon: int, share: float | None) -> int:
+    """Of one axis of the image."""
+    wanted = recon if share is None else round(measured * min(share, 1.0))
+    # Fields of view are rounded; the stated matrix is not.
+    if abs(wanted - recon) <= max(1, _ROUNDED * recon):
+        wanted = recon
+    return max(1, min(wanted, measured))
+
+
+def _find_shares(root: "Element") -> tuple[float, float] | None:
+    """Of the encoded field of view, what the image shows along x and y."""
+    sides = [
+        _number(root.findtext(f"encoding/{space}/fieldOfView_mm/{axis}"))
+        for axis in "xy"
+        for space in ("reconSpace", "encodedSpace")
+    ]
+    if not all(isinstance(side, float) and side > 0 for side in sides):
+        return None
+    x, whole_x, y, whole_y = (float(side) for side in sides if side is not None)
+    return x / whole_x, y / whole_y
 
 
 def _number(text: str | None) -> float | str | None:

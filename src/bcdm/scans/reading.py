@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bcdm.scans import arrays, isolation, nifti
+from bcdm.scans import arrays, fastmri, isolation, nifti
 from bcdm.scans.answers import Held, Request
 from bcdm.scans.complaints import refusal
 from bcdm.scans.formats import find_format
@@ -71,7 +71,12 @@ def _read_scan(path: Path, mask: Path | None, key: str | None) -> Scan:
     scan = find_format(path).read(path, key)
     if mask is not None:
         rows, columns = scan.data.shape[-2:]
-        scan = replace(scan, mask=_read_mask(mask, (rows, columns), scan))
+        taken = _read_mask(mask, (rows, columns), scan)
+        if scan.format == fastmri.FORMAT and scan.kind == "k-space":
+            facts = dict(scan.facts)
+            taken = fastmri.remove_padding(taken, scan.data, facts)
+            scan = replace(scan, facts=facts)
+        scan = replace(scan, mask=taken)
     return complete(scan)
 
 
@@ -85,7 +90,10 @@ def _read_mask(path: Path, size: tuple[int, int], beside: Scan | None) -> NDArra
     else:
         held = format.read(path, None)
     # A mask may be a picture in colour.
-    return shape_mask(path, (held.data != 0).any((0, 1)), size)
+    first, *others = (held.data != 0).any(1)
+    if any(bool((one != first).any()) for one in others):
+        raise refusal(path, f"holds other masks in {len(others) + 1} slices: give them one by one")
+    return shape_mask(path, first, size)
 
 
 def complete(scan: Scan) -> Scan:
