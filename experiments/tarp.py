@@ -10,7 +10,7 @@ python -m experiments.tarp experiments/tarp.json          # half an hour of a co
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -57,12 +57,12 @@ class Drawn(NamedTuple):
         moved = self.linear + way * (mean - self.linear)
         return self._replace(samples=moved + width * (self.samples - mean))
 
-    def judge(self) -> dict[str, float]:
+    def judge(self, subjects: Sequence[str] | None = None) -> dict[str, float]:
         """TARP, and what pixels alone would say."""
-        checks = check_ranks(self.samples, self.truth, self.linear, SEED)
+        checks = check_ranks(self.samples, self.truth, self.linear, SEED, subjects)
         found = {check.name: check.value for check in checks}
         held = float(coverage(self.samples, self.truth, [0.8]).observed.mean())
-        names = ("TARP distance from diagonal", "TARP 95 % half width")
+        names = ("TARP distance from diagonal", "TARP 95 % band")
         return {name: found[name] for name in names} | {"80 % intervals hold": held}
 
     def fit(self) -> tuple[float, float]:
@@ -133,6 +133,7 @@ def examine_model(name: str, command: str) -> Iterator[Record]:
     model = load(name)
     way, width = draw(model, "val", FITTED).fit()
     drawn = draw(model, "test", TESTED)
+    subjects = open_tested(model, Options(split="test", limit=TESTED)).subjects
     mended = {
         "as they are": (1.0, 1.0),
         "width fitted": (1.0, width),
@@ -143,7 +144,7 @@ def examine_model(name: str, command: str) -> Iterator[Record]:
         case = {"model": name, "samples are": told, "way of the mean": along, "width": around}
         case |= {"images": TESTED, "samples": SAMPLES, "calls": CALLS}
         changed = drawn.change(drawn.samples.mean(0), along, around)
-        for metric, value in changed.judge().items():
+        for metric, value in changed.judge(subjects).items():
             yield Record(metric, case, value, seed=SEED, command=command)
 
 

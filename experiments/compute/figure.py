@@ -1,17 +1,19 @@
 """Quality over training compute, and over network passes: python -m experiments.compute.figure.
 
 Reads experiments/compute/TASK/results.json and writes compute.png and results.json: CRPS by
-minutes of training and by network passes.
+minutes of training, a dot for each seed and a line through their means, and by network passes.
 A pass is one run of the network through one image; a product with its Jacobian counts as two, a
 backward pass, and MMPS needs up to one more of them a call than it has iterations.
 """
 
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -21,20 +23,43 @@ from bcdm.assessment.records import Record, write_records
 HERE = Path(__file__).parent
 TITLES = {"mri": "MRI 4x, 32x32", "inpaint": "inpainting 12x12 of 32x32"}
 ROWS = ("BCDM", "BCDM of a family", "dual input with Wiener", "MMPS")
-MOST = 8
+MOST, CALLS = 8, 20
 
 
-def read(task: str) -> dict[tuple[str, float, int], tuple[float, dict[str, Any]]]:
-    """CRPS x 1000 and the case, by method, minutes of training and calls."""
-    found = {}
+@dataclass(frozen=True)
+class Row:
+    """One number: the CRPS x 1000 of a method, and how it came about."""
+
+    method: str
+    minutes: float
+    calls: int
+    seed: int
+    value: float
+    passes: int
+    images: int
+
+
+def read(task: str) -> list[Row]:
+    """What a study found."""
+    rows = []
     for record in json.loads((HERE / task / "results.json").read_text()):
+        case = record["case"]
         told = re.fullmatch(
-            r"(.+?), ([\d.]+) min(?:, \d+ calls)?", record["case"].get("method", "")
+            r"(.+?), ([\d.]+) min(?:, \d+ calls)?(?:, seed (\d+))?", case.get("method", "")
         )
         if record["name"] == "CRPS, samples" and told:
-            case = record["case"]
-            found[told[1], float(told[2]), case["calls"]] = (1000 * record["value"], case)
-    return found
+            rows.append(
+                Row(
+                    told[1],
+                    float(told[2]),
+                    case["calls"],
+                    int(told[3] or 0),
+                    1000 * record["value"],
+                    count_passes(case),
+                    case["images"],
+                )
+            )
+    return rows
 
 
 def count_passes(case: dict[str, Any]) -> int:
@@ -50,20 +75,16 @@ def draw() -> None:
         len(tasks), 2, figsize=(10, 3.8 * len(tasks)), layout="constrained", squeeze=False
     )
     for (left, right), task in zip(grid, tasks, strict=True):
-        found = read(task)
+        rows = read(task)
         for number, name in enumerate(ROWS):
-            style = {"marker": "o", "color": f"C{number}", "label": name}
-            curve = sorted(
-                (minutes, value)
-                for (own, minutes, calls), (value, _) in found.items()
-                if own == name and calls == 20
-            )
-            left.plot(*zip(*curve, strict=True), **style)
-            passes = sorted(
-                (count_passes(case), value)
-                for (own, minutes, _), (value, case) in found.items()
-                if own == name and minutes == MOST
-            )
+            style = {"marker": "o", "color": f"C{number}"}
+            own = [row for row in rows if row.method == name]
+            curve = [(row.minutes, row.value) for row in own if row.calls == CALLS]
+            left.scatter(*zip(*curve, strict=True), s=12, color=f"C{number}")
+            budgets = sorted({minutes for minutes, _ in curve})
+            means = [np.mean([v for m, v in curve if m == minutes]) for minutes in budgets]
+            left.plot(budgets, means, **style, label=name)
+            passes = sorted((row.passes, row.value) for row in own if row.minutes == MOST)
             right.plot(*zip(*passes, strict=True), **style)
         left.set(xlabel="minutes of training on one core", ylabel="CRPS x 1000", title=TITLES[task])
         right.set(xlabel=f"network passes a sample, {MOST} min", ylabel="CRPS x 1000")
@@ -79,19 +100,18 @@ def draw() -> None:
 
 def tell() -> list[Record]:
     """What the figure shows."""
-    command = "python -m experiments.compute.figure"
     return [
         Record(
             "CRPS x 1000",
-            {"task": TITLES[task], "method": name, "minutes": minutes, "calls": calls}
-            | {"passes a sample": count_passes(case), "images": case["images"], "split": "test"},
-            value,
-            seed=0,
-            command=command,
+            {"task": title, "method": row.method, "minutes": row.minutes, "calls": row.calls}
+            | {"passes a sample": row.passes, "images": row.images, "split": "test"},
+            row.value,
+            seed=row.seed,
+            command="python -m experiments.compute.figure",
         )
-        for task in TITLES
+        for task, title in TITLES.items()
         if (HERE / task / "results.json").exists()
-        for (name, minutes, calls), (value, case) in read(task).items()
+        for row in read(task)
     ]
 
 

@@ -22,8 +22,8 @@ def check(noise: float, seed: int = 0) -> dict[str, Check]:
 
 def test_exact_samples_pass() -> None:
     found = check(0.0)
-    tarp, half = found["TARP distance from diagonal"], found["TARP 95 % half width"]
-    assert tarp.value <= half.value
+    tarp, band = found["TARP distance from diagonal"], found["TARP 95 % band"]
+    assert tarp.value <= band.value
     assert tarp.says.startswith("within its band")
     for name in ("a random projection", "roughness"):
         assert found[f"rank test of {name}, p"].says.startswith("nothing against the samples")
@@ -36,10 +36,38 @@ def test_exact_samples_fail_as_rarely_as_stated(name: str) -> None:
     assert 1 <= sum(alarms) <= 13
 
 
+def test_tarp_fails_as_rarely_as_stated() -> None:
+    """Of 60 sets 3 are expected; more than 9 come in 1 of 700 such trials."""
+    alarms = [
+        "off by more" in check(0.0, seed)["TARP distance from diagonal"].says for seed in range(60)
+    ]
+    assert sum(alarms) <= 9
+
+
+def test_images_of_one_subject_count_once() -> None:
+    """Copies of the same cases say nothing new: neither the band nor p gets smaller."""
+    seeded = torch.Generator().manual_seed(0)
+    samples = torch.randn(COUNT, 12, *SHAPE, generator=seeded)
+    truth = torch.randn(12, *SHAPE, generator=seeded)
+    linear = torch.zeros_like(truth)
+    names = [f"subject {k}" for k in range(12)]
+    alone = check_ranks(samples, truth, linear, 0, names)
+    copies = [torch.cat([part] * 10, -4) for part in (samples, truth, linear)]
+    together, apart = (check_ranks(*copies, 0, who) for who in (names * 10, None))
+    bands = [
+        {one.name: one.value for one in found}["TARP 95 % band"]
+        for found in (alone, together, apart)
+    ]
+    assert bands[1] == pytest.approx(bands[0], rel=0.4)
+    assert bands[2] < 0.5 * bands[0]
+    assert "of 12 truths" in together[-1].says
+    assert "of 120 truths" in apart[-1].says
+
+
 def test_noise_on_the_samples_is_noticed_and_named() -> None:
     found = check(1.0)
     tarp = found["TARP distance from diagonal"]
-    assert tarp.value > 2 * found["TARP 95 % half width"].value
+    assert tarp.value > 2 * found["TARP 95 % band"].value
     assert "nearer to the linear estimate" in tarp.says
     rough = found["rank test of roughness, p"]
     assert rough.value == pytest.approx(0, abs=1e-6)

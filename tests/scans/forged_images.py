@@ -164,7 +164,7 @@ def deflate_dicom(folder: Path, makers: Makers, size: int) -> Path:
     return folder / "a.dcm"
 
 
-@forgery("unpacks to more than 1 GiB")
+@forgery("unpacks to more than 2 GiB")
 def dicom_bomb(folder: Path, makers: Makers) -> Path:
     return deflate_dicom(folder, makers, 3 << 30)
 

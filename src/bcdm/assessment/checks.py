@@ -4,7 +4,7 @@ Coverage and chi-square look at one pixel or one residual at a time, and hold wi
 These look at whole images.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -26,7 +26,13 @@ class Check:
     says: str
 
 
-def check_ranks(samples: Tensor, truth: Tensor, wiener: Tensor, seed: int) -> list[Check]:
+def check_ranks(
+    samples: Tensor,
+    truth: Tensor,
+    wiener: Tensor,
+    seed: int,
+    subjects: Sequence[str] | None = None,
+) -> list[Check]:
     """TARP, and tests of the ranks of two numbers: a random projection, and the roughness.
 
     Args:
@@ -35,19 +41,23 @@ def check_ranks(samples: Tensor, truth: Tensor, wiener: Tensor, seed: int) -> li
         wiener: Linear estimates of it; TARP's references are these, plus noise of the size of their
             typical error, so that they depend on y.
         seed: Of references, projections and ties.
+        subjects: Whose images they are. Those of one subject are no independent cases: TARP's band
+            is by whole subjects, and rank tests take the first image of each.
     """
+    names = [str(k) for k in range(len(truth))] if subjects is None else list(subjects)
+    firsts = [names.index(name) for name in dict.fromkeys(names)]
     seeded = torch.Generator().manual_seed(seed)
     size = float((wiener - truth).square().mean().sqrt())
     references = wiener + size * torch.randn(wiener.shape, generator=seeded)
     levels = [k / 20 for k in range(1, 20)]
-    curve = tarp(samples, truth, references, levels, generator=seeded)
+    curve = tarp(samples, truth, references, levels, generator=seeded, groups=subjects)
     direction = torch.randn(truth.shape, generator=seeded)
 
     def project(images: Tensor) -> Tensor:
         return (images * direction).sum((-3, -2, -1))
 
     def rank(measure: Callable[[Tensor], Tensor]) -> Tensor:
-        return sbc_ranks(measure(samples), measure(truth), generator=seeded)
+        return sbc_ranks(measure(samples), measure(truth), generator=seeded)[firsts]
 
     count = len(samples)
     return [
@@ -62,18 +72,17 @@ def check_ranks(samples: Tensor, truth: Tensor, wiener: Tensor, seed: int) -> li
 def _describe_tarp(curve: TarpCurve) -> list[Check]:
     away = curve.coverage - curve.levels
     most = float(away[away.abs().argmax()])
-    half = float((curve.upper - curve.lower).max() / 2)
-    if abs(most) <= half:
+    if abs(most) <= curve.band:
         says = "within its band: as whole images, truths are no outliers among their samples"
     else:
         side = "nearer to" if most > 0 else "farther from"
         says = (
-            f"off by more than its band ({half:.2g}): truths lie {side} the linear estimate than "
-            "their samples do, which speaks against the samples as whole images"
+            f"off by more than its band ({curve.band:.2g}): truths lie {side} the linear estimate "
+            "than their samples do, which speaks against the samples as whole images"
         )
     return [
         Check("TARP distance from diagonal", abs(most), says),
-        Check("TARP 95 % half width", half, ""),
+        Check("TARP 95 % band", curve.band, ""),
     ]
 
 

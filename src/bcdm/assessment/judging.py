@@ -59,7 +59,8 @@ def judge(model: Model, tested: Tested, options: Options, *, control: bool = Fal
         samples.append(drawn)
         linear.append(model.scales.estimate_linearly(measurement))
     whole = torch.cat(samples, 1)
-    return Judged(scores, check_ranks(whole, tested.images, torch.cat(linear), options.seed))
+    given = (whole, tested.images, torch.cat(linear), options.seed, tested.subjects)
+    return Judged(scores, check_ranks(*given))
 
 
 def _reconstruct(

@@ -5,7 +5,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["bootstrap"]
+from bcdm.evaluation import wilson
+
+__all__ = ["bootstrap", "bootstrap_rate"]
 
 
 def bootstrap(
@@ -46,3 +48,21 @@ def bootstrap(
             results = results / statistic(below[index], axis=1)
     low, high = np.quantile(results, [0.025, 0.975])
     return float(low), float(high)
+
+
+def bootstrap_rate(
+    holds: ArrayLike, *, groups: Sequence[str] | None = None
+) -> tuple[float, float] | None:
+    """The 95 % interval of how often something holds.
+
+    Where it always or never does, resampling would say that this is certain: Wilson's interval
+    then, of as many cases as there are groups.
+
+    >>> bootstrap_rate([1, 1, 1, 1])[0] < 0.6
+    True
+    """
+    values = np.asarray(holds, np.float64)
+    rate = float(values.mean())
+    if rate not in (0.0, 1.0):
+        return bootstrap(values, groups=groups)
+    return wilson(rate, len(values) if groups is None else len(set(groups)))

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bcdm.assessment.grids import search_grid
 from bcdm.benchmark.coilsets import Case
 from bcdm.checkpoint import Model
 from bcdm.diffusion import VP, DPMSolver, posterior_mean, sample
@@ -62,11 +63,18 @@ class Classical:
     weights: tuple[float, ...] = ()
 
     def tune(self, cases: Sequence[Case]) -> float:
-        """The weight of the least error, on other slices than those it is used on."""
+        """The weight of the least error, on other slices than those it is used on.
+
+        A grid goes on beyond its end while the best weight lies there.
+        """
         if not self.weights:
             return 0.0
-        errors = [np.mean([self.try_weight(one, case) for case in cases]) for one in self.weights]
-        return self.weights[int(np.argmin(errors))]
+
+        def find_cost(weight: float) -> float:
+            return float(np.mean([self.try_weight(weight, case) for case in cases]))
+
+        costs = search_grid(self.weights, find_cost)
+        return min(costs, key=costs.__getitem__)
 
     def estimate(self, case: Case, weight: float) -> tuple[Tensor, Tensor]:
         """Magnitudes (1, H, W), and the complex image they are of, (1, 1, H, W)."""

@@ -64,9 +64,9 @@ def list_cases(model: Model, data: Path | None, limit: int, seed: int) -> Iterat
     """
     # Another seed draws other operators, too.
     first = _FIRST + 65536 * ((seed - 100) % 65536)
-    make = partial(_make, model, first=first, seed=seed + 1)
+    make = partial(_make, model, data=data, first=first, seed=seed + 1)
     many, subjects = _load_test(model, data, 3 * limit)
-    yield Case("nothing", "right", partial(_make, model, many, first=first, seed=seed), subjects)
+    yield Case("nothing", "right", partial(make, many, seed=seed), subjects)
     # Images of other things, and k-space, come in units that nobody stated.
     unscaled = partial(_forget_scale, model) if _is_k_space(model) else None
     if unscaled is not None:
@@ -132,10 +132,16 @@ def _load_test(model: Model, data: Path | None, limit: int) -> tuple[Tensor, lis
 
 
 def _make(
-    model: Model, images: Tensor, change: Change | None = None, *, seed: int, first: int
+    model: Model,
+    images: Tensor,
+    change: Change | None = None,
+    *,
+    data: Path | None,
+    seed: int,
+    first: int,
 ) -> Batches:
     """Measures images as the model was trained for, and changes something."""
-    batches = list(measure(model, images, first, seed))
+    batches = list(measure(model, images, first, seed, data))
     if change is None:
         return batches
     return [(rows, change(measured, images[rows])) for rows, measured in batches]

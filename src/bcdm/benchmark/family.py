@@ -14,7 +14,7 @@ from bcdm.assessment.judging import judge
 from bcdm.assessment.kept import Numbers, keep_numbers
 from bcdm.assessment.options import Options
 from bcdm.assessment.records import Column, Record
-from bcdm.assessment.statistics import bootstrap
+from bcdm.assessment.statistics import bootstrap, bootstrap_rate
 from bcdm.assessment.summary import OVER_CONTROL
 from bcdm.checkpoint import load
 from bcdm.checkpoint.building import build_operator
@@ -175,7 +175,7 @@ def _judge_bounds(settings: Comparison, record: Callable[..., Record]) -> list[R
             case,
             float(alarms.mean()),
             "",
-            bootstrap(alarms),
+            bootstrap_rate(alarms),
             "<= 0.05",
         )
     ]

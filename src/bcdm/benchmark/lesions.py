@@ -14,7 +14,7 @@ from torch import Tensor
 from bcdm.assessment.images import choose_evenly
 from bcdm.assessment.kept import Numbers, keep_numbers
 from bcdm.assessment.records import Column, Record
-from bcdm.assessment.statistics import bootstrap
+from bcdm.assessment.statistics import bootstrap_rate
 from bcdm.benchmark.discs import Place, choose_places, draw_disc, measure, weigh
 from bcdm.benchmark.discscans import choose_slices, count_together, list_masks, scan
 from bcdm.checkpoint import Model, load
@@ -254,7 +254,7 @@ def _list(
     everyone = np.ones(len(truth), bool)
 
     def judge(name: str, holds: np.ndarray, rows: np.ndarray = everyone) -> Record:
-        interval = bootstrap(holds[rows], groups=list(subjects[rows]))
+        interval = bootstrap_rate(holds[rows], groups=list(subjects[rows]))
         return make(name, case, float(holds[rows].mean()), "", interval)
 
     yield make("number of regions", case, float(len(truth)), "", None)

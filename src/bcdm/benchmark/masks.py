@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from bcdm.assessment.records import Column, Record
-from bcdm.assessment.statistics import bootstrap
+from bcdm.assessment.statistics import bootstrap_rate
 from bcdm.checkpoint import Model, load
 from bcdm.checkpoint.building import build_problems
 from bcdm.checkpoint.settings import load_config
@@ -73,7 +73,7 @@ def run(
         case |= {"size": list(size)} if size != judge.problems.size else {}
         value = float(taken.mean())
         report(f"{name}: {value:.1%} of {draws} accepted")
-        interval = bootstrap(taken) if 0 < value < 1 else None
+        interval = bootstrap_rate(taken)
         records.append(
             Record("fraction of masks accepted", case, value, "", interval, required, seed, command)
         )

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bcdm.assessment.images import choose_images
 from bcdm.assessment.records import Column, Record
-from bcdm.assessment.statistics import bootstrap
+from bcdm.assessment.statistics import bootstrap, bootstrap_rate
 from bcdm.checkpoint import Model, load
 from bcdm.measurement import Measurement
 from bcdm.operators import LinearOperator, PixelMask
@@ -101,7 +101,7 @@ def _summarise(
     interval = bootstrap(errors, statistic=np.median)
     return [
         record(ERROR, case, median(errors), interval=interval, required=f"<= {LIMIT}"),
-        record(SHARE, case, float(np.mean(within)), interval=bootstrap(within)),
+        record(SHARE, case, float(np.mean(within)), interval=bootstrap_rate(within)),
     ]
 
 

@@ -11,7 +11,7 @@ import torch
 from bcdm.assessment.images import choose_images
 from bcdm.assessment.kept import Numbers, keep_numbers
 from bcdm.assessment.records import Record
-from bcdm.assessment.statistics import bootstrap
+from bcdm.assessment.statistics import bootstrap, bootstrap_rate
 from bcdm.benchmark.cards import ScoreFile, judge, score
 from bcdm.benchmark.defects import Case, list_cases
 from bcdm.checkpoint import Model, load
@@ -206,7 +206,7 @@ def _count(found: Numbers, case: Case, record: Callable[..., Record]) -> Record:
         "by": {name: share for name, share in loudest.items() if share},
     }
     if case.kind == "right":
-        interval = bootstrap(flagged.astype(float), groups=case.subjects)
+        interval = bootstrap_rate(flagged, groups=case.subjects)
         return record("false alarms", where, rate, "", interval, ALARMS)
     required = NOTICED if case.kind == "wrong" else None
     return record("noticed", where, rate, "", wilson(rate, count), required)
@@ -221,7 +221,7 @@ def _cover(model: Model, data: Path | None, count: int, calls: int, seed: int) -
     found: dict[str, list[float]] = {}
     for k in rows:
         truth = model.preparation(source[k])[None]
-        measured = simulate(model, truth, [_FIRST + k], seed + 2)
+        measured = simulate(model, truth, [_FIRST + k], seed + 2, data)
         posterior = reconstruct(
             model, measured, samples=SAMPLES, calls=calls, seed=seed + k, progress=False, force=True
         )

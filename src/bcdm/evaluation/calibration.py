@@ -48,12 +48,22 @@ class SpreadSkill(NamedTuple):
 
 
 class TarpCurve(NamedTuple):
-    """Levels, expected coverage and the bootstrap band's lower and upper edge, each (L,)."""
+    """Expected coverage by level, and what chance alone would do to it.
+
+    Attributes:
+        levels: (L,).
+        coverage: (L,).
+        lower: The lower edge of the bootstrap band at each level alone, (L,).
+        upper: The upper edge, (L,).
+        band: How far the whole curve may be from the diagonal: the largest distance over levels
+            stays below it as often as the confidence says.
+    """
 
     levels: Tensor
     coverage: Tensor
     lower: Tensor
     upper: Tensor
+    band: float
 
 
 class ChiSquare(NamedTuple):
@@ -222,6 +232,7 @@ def tarp(
     levels: Sequence[float],
     *,
     generator: Generator,
+    groups: Sequence[str] | None = None,
     bootstraps: int = 200,
     confidence: float = 0.95,
 ) -> TarpCurve:
@@ -242,8 +253,9 @@ def tarp(
         references: Reference points, (B, ...).
         levels: Levels in (0, 1).
         generator: Draws the bootstrap.
+        groups: Which cases belong together (one subject's images): whole groups are resampled.
         bootstraps: Number of resamplings of the cases.
-        confidence: Mass of the pointwise band.
+        confidence: Mass of the bands.
     """
     count = _check_samples(samples, truth)
     _check_levels([*levels, confidence])
@@ -257,11 +269,17 @@ def tarp(
     table = (nominal[:, None] * (count + 1) - ranks).clamp(0, 1)
     scores = _score_ranks(table, (distances < reach).sum(0), (distances == reach).sum(0))
 
-    shape, device = (bootstraps, len(truth)), generator.device
-    drawn = torch.randint(len(truth), shape, generator=generator, device=device).to(truth.device)
-    curves = torch.stack([scores[:, pick].mean(1) for pick in drawn])
+    found = scores.mean(1)
+    names = [str(k) for k in range(len(truth))] if groups is None else list(groups)
+    members = [[k for k, own in enumerate(names) if own == name] for name in dict.fromkeys(names)]
+    sums = torch.stack([scores[:, own].sum(1) for own in members], 1)
+    sizes = torch.tensor([len(own) for own in members]).to(sums)
+    shape, device = (bootstraps, len(members)), generator.device
+    drawn = torch.randint(len(members), shape, generator=generator, device=device).to(sums.device)
+    curves = torch.stack([sums[:, pick].sum(1) / sizes[pick].sum() for pick in drawn])
     lower, upper = (curves.quantile(0.5 + side * confidence / 2, dim=0) for side in (-1, 1))
-    return TarpCurve(nominal, scores.mean(1), lower, upper)
+    band = (curves - found).abs().amax(1).quantile(confidence)
+    return TarpCurve(nominal, found, lower, upper, float(band))
 
 
 def chi_square(
