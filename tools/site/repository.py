@@ -15,7 +15,7 @@ SHOWN = (
     "experiments/**/*.md",
     "experiments/**/*.png",
     "benchmarks/README.md",
-    "models/*/README.md",
+    "models/**/README.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
 )
