@@ -4,7 +4,6 @@ import json
 from statistics import mean
 
 import pytest
-
 from tests.records import ROOT, read_records, read_table
 
 PAGE = ROOT / "experiments/compute/README.md"
