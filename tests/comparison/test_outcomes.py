@@ -10,6 +10,7 @@ from bcdm.checkpoint import load, save_operator
 from bcdm.comparison.contenders import ContenderConfig
 from bcdm.comparison.identity import describe_outcome
 from bcdm.comparison.task import Task
+from bcdm.errors import InputError
 from bcdm.operators import PixelMask
 
 OURS = ContenderConfig(kind="network", network="ours", calls=3)
@@ -68,3 +69,11 @@ def test_outcomes_serve_no_other_operator(data: Path, monkeypatch: pytest.Monkey
     before = describe(data, operator="made_for_outcomes:make")
     source.write_text("def make(size):\n    return 2\n")
     assert describe(data, operator="made_for_outcomes:make") != before
+
+
+def test_what_is_missing_is_named(data: Path) -> None:
+    with pytest.raises(InputError, match=r"missing\.pth cannot be read"):
+        describe(data, lpips=Path("missing.pth"))
+    (data / "brain_ixi_t1/ixi_t1_axial128.npz").unlink()
+    with pytest.raises(InputError, match=r"ixi_t1_axial128\.npz"):
+        describe(data)

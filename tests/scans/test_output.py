@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bcdm.errors import InputError
-from bcdm.scans import LIMIT_BYTES, Results, read_provenance, read_scan, write_results
+from bcdm.scans import LIMIT_BYTES, Limits, Results, read_provenance, read_scan, write_results
 from bcdm.scans.answers import answer, receive
 from bcdm.scans.complaints import library
 from bcdm.scans.confinement import explain_end
@@ -107,7 +107,7 @@ def test_as_much_as_is_allowed_fits_into_the_memory(tmp_path: Path, read_many: A
     del header
     for found in read_many([tmp_path / name for name in ("a.h5", "a.zarr", "a.npy")]):
         assert found["outcome"] == "scan", found["line"]
-        assert found["bytes"] < 4e9
+        assert found["bytes"] < Limits().memory
 
 
 def test_results_are_of_one_shape() -> None:

@@ -65,10 +65,7 @@ def hash_content(content: object) -> str:
 
 def hash_weights(path: Path, data: Path | None) -> str:
     """Eight digits of a file's SHA-256: those of FID's Inception are in the name it goes by."""
-    try:
-        return _hash_path(resolve_data_path(path, data))[:8]
-    except OSError as error:
-        raise InputError(f"no weights: {error}") from None
+    return _hash_path(resolve_data_path(path, data))[:8]
 
 
 def _hash_operator(text: str | None) -> str:
@@ -93,8 +90,11 @@ def _hash_path(path: Path) -> str:
     if path.is_dir():
         files = sorted(one for one in path.rglob("*") if one.is_file())
         return hash_content([[str(one.relative_to(path)), one.stat().st_size] for one in files])
-    about = path.stat()
-    return _hash_file(path, about.st_size, about.st_mtime_ns)
+    try:
+        about = path.stat()
+        return _hash_file(path, about.st_size, about.st_mtime_ns)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
 
 
 @cache
