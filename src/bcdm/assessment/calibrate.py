@@ -1,6 +1,6 @@
 """Fits a model's calibration on images of its own data, and stores it with the model."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -91,7 +91,7 @@ def calibrate_model(
     subjects = None if source.subjects is None else [str(source.subjects[i]) for i in rows]
     if not known and not kept:
         # Training images are too few to say what is typical: half of these do, by whole subjects.
-        half = _halve(subjects or [str(row) for row in rows])
+        half = calibrating.halve(subjects or [str(row) for row in rows])
         looked = f"{half} others of them"
         known, images, rows = list(images[:half]), images[half:], rows[half:]
         subjects = None if subjects is None else subjects[half:]
@@ -133,18 +133,6 @@ def calibrate_model(
         found = replace(found, fallback=widths, on=found.on + _carry(_FALLBACK, stored["on"]))
     store_calibration(find_model(name), found)
     return found
-
-
-def _halve(subjects: Sequence[str]) -> int:
-    """About half of the images, up to where a subject ends; half where none ends near it.
-
-    >>> _halve(["a", "a", "a", "b"]), _halve(["a", "b", "b", "b"]), _halve(["a"] * 4)
-    (3, 1, 2)
-    """
-    half = len(subjects) // 2
-    near = range(half - half // 2, half + half // 2 + 1)
-    ends = [k for k in near if subjects[k - 1 : k] != subjects[k : k + 1]]
-    return min(ends, key=lambda end: abs(end - half), default=half)
 
 
 def _tell(before: str, clause: str, on: str) -> str:

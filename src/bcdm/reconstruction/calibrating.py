@@ -37,7 +37,7 @@ from bcdm.reconstruction.widths import fit_widths
 from bcdm.trust.looks import look
 from bcdm.trust.scores import NAMES, find_scores
 
-__all__ = ["ALARM", "LEVELS", "calibrate", "fit_fallback", "fit_regions"]
+__all__ = ["ALARM", "LEVELS", "calibrate", "fit_fallback", "fit_regions", "halve"]
 
 ALARM = 0.05
 # Another contrast is what is met most and harms most: that check may raise more of the alarms.
@@ -94,7 +94,7 @@ def calibrate(
         data: The folder of files that operators are drawn from; BCDM_DATA when left out.
     """
     if typical is None and known is None:
-        half = len(images) // 2
+        half = halve(subjects or [str(k) for k in range(len(images))])
         typical, images = images[:half], images[half:]
         subjects = None if subjects is None else subjects[half:]
     if len(images) < _LEAST or (typical is not None and len(typical) < _LEAST):
@@ -137,6 +137,18 @@ def calibrate(
         regions,
         taken=_fit_usual(taken, whose) if len(taken) >= _LEAST else None,
     )
+
+
+def halve(subjects: Sequence[str]) -> int:
+    """About half of the images, up to where a subject ends; half where none ends near it.
+
+    >>> halve(["a", "a", "a", "b"]), halve(["a", "b", "b", "b"]), halve(["a"] * 4)
+    (3, 1, 2)
+    """
+    half = len(subjects) // 2
+    near = range(half - half // 2, half + half // 2 + 1)
+    ends = [k for k in near if subjects[k - 1 : k] != subjects[k : k + 1]]
+    return min(ends, key=lambda end: abs(end - half), default=half)
 
 
 def fit_regions(
