@@ -44,6 +44,22 @@ def test_tarp_fails_as_rarely_as_stated() -> None:
     assert sum(alarms) <= 9
 
 
+def test_few_subjects_do_not_accuse_right_samples() -> None:
+    """Of 60 sets of six subjects 3 are expected at most; one subject tells nothing."""
+    alarms = 0
+    for seed in range(60):
+        seeded = torch.Generator().manual_seed(seed)
+        samples, truth = (
+            torch.randn(*first, 24, *SHAPE, generator=seeded) for first in ((COUNT,), ())
+        )
+        names = [str(k // 4) for k in range(24)]
+        found = check_ranks(samples, truth, torch.zeros_like(truth), seed, names)
+        alarms += "off by more" in found[0].says
+    assert alarms <= 9
+    alone = check_ranks(samples, truth, torch.zeros_like(truth), 0, ["one"] * 24)
+    assert alone[0].says.startswith("not judged")
+
+
 def test_images_of_one_subject_count_once() -> None:
     """Copies of the same cases say nothing new: neither the band nor p gets smaller."""
     seeded = torch.Generator().manual_seed(0)

@@ -117,10 +117,12 @@ def test_bootstrap_resamples_subjects() -> None:
     assert high - low == pytest.approx(2 * 1.96 * float(values.std()) / 20**0.5, rel=0.25)
     assert bootstrap([1.0, float("inf")]) is None
     assert bootstrap([1.0, 2.0], [1.0, float("nan")]) is None
-    grouped = bootstrap([2.0, 4.0, 6.0], [1.0, 2.0, 3.0], groups=["a", "b", "b"])
-    assert grouped == pytest.approx((2.0, 2.0))
-    ratio = bootstrap([2.0, 4.0, 6.0], [1.0, 2.0, 3.0])
-    assert ratio == pytest.approx((2.0, 2.0))
+    over = torch.arange(1.0, 7.0)
+    assert bootstrap(2 * over, over, groups=list("abcdef")) == pytest.approx((2.0, 2.0))
+    assert bootstrap(2 * over, over) == pytest.approx((2.0, 2.0))
+    # Of one subject resampling would say that its number is certain.
+    assert bootstrap(over, groups=["a"] * 6) is None
+    assert bootstrap(over[:4]) is None
 
 
 def test_calls_are_compared(run_folder: Path) -> None:

@@ -4,6 +4,7 @@ Coverage and chi-square look at one pixel or one residual at a time, and hold wi
 These look at whole images.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -72,7 +73,9 @@ def check_ranks(
 def _describe_tarp(curve: TarpCurve) -> list[Check]:
     away = curve.coverage - curve.levels
     most = float(away[away.abs().argmax()])
-    if abs(most) <= curve.band:
+    if math.isnan(curve.band):
+        says = "not judged: five subjects or more tell what chance does"
+    elif abs(most) <= curve.band:
         says = "within its band: as whole images, truths are no outliers among their samples"
     else:
         side = "nearer to" if most > 0 else "farther from"

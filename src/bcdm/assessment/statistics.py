@@ -9,6 +9,8 @@ from bcdm.evaluation import wilson
 
 __all__ = ["bootstrap", "bootstrap_rate"]
 
+FEWEST = 5  # values or groups: resampling fewer gives intervals that are far too short
+
 
 def bootstrap(
     values: ArrayLike,
@@ -26,11 +28,14 @@ def bootstrap(
         statistic: Taken over the last axis; `np.mean` or `np.median`.
 
     Returns:
-        The interval; None where a value is not finite.
+        The interval; None where a value is not finite, or fewer than five values or groups are
+        given.
     """
     numbers = np.asarray(values, np.float64)
     below = None if over is None else np.asarray(over, np.float64)
     if not np.isfinite(numbers).all() or (below is not None and not np.isfinite(below).all()):
+        return None
+    if len(numbers if groups is None else set(groups)) < FEWEST:
         return None
     rng = np.random.default_rng(0)
     if groups is not None:

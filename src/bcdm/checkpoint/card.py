@@ -67,7 +67,7 @@ def format_card(content: dict[str, Any], *, named: bool = True) -> str:
         lines += [f"| {name} | {value} |" for name, value in metrics["rows"].items()]
         lines += [
             "",
-            "Intervals are 95 %, resampling subjects.",
+            "Intervals are 95 %, resampling subjects, or images where no subjects are known.",
         ]
     return "\n".join(lines) + "\n"
 

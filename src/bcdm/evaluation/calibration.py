@@ -32,6 +32,9 @@ __all__ = [
 ]
 
 
+FEWEST_GROUPS = 5  # that tell how much groups differ
+
+
 class Coverage(NamedTuple):
     """Nominal levels (L,) and observed coverage per image (B, L); nan: not resolvable."""
 
@@ -56,7 +59,8 @@ class TarpCurve(NamedTuple):
         lower: The lower edge of the bootstrap band at each level alone, (L,).
         upper: The upper edge, (L,).
         band: How far the whole curve may be from the diagonal: the largest distance over levels
-            stays below it as often as the confidence says.
+            stays below it as often as the confidence says. Not a number below five groups, which
+            tell too little of how much they differ.
     """
 
     levels: Tensor
@@ -278,8 +282,21 @@ def tarp(
     drawn = torch.randint(len(members), shape, generator=generator, device=device).to(sums.device)
     curves = torch.stack([sums[:, pick].sum(1) / sizes[pick].sum() for pick in drawn])
     lower, upper = (curves.quantile(0.5 + side * confidence / 2, dim=0) for side in (-1, 1))
-    band = (curves - found).abs().amax(1).quantile(confidence)
-    return TarpCurve(nominal, found, lower, upper, float(band))
+    band = float((curves - found).abs().amax(1).quantile(confidence))
+    return TarpCurve(nominal, found, lower, upper, band * _widen(len(members), confidence))
+
+
+def _widen(groups: int, confidence: float) -> float:
+    """By how much a bootstrap of few groups is too narrow: Student's quantile over the normal one.
+
+    Resampled groups also differ by (n - 1) / n of the variance only.
+    """
+    if groups < FEWEST_GROUPS:
+        return math.nan
+    free = groups - 1
+    z = float(torch.special.ndtri(torch.tensor(0.5 + confidence / 2, dtype=torch.float64)))
+    student = z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
+    return student / z * math.sqrt(groups / free)
 
 
 def chi_square(
