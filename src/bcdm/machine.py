@@ -3,6 +3,9 @@
 import ctypes
 import logging
 import platform
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -19,6 +22,7 @@ __all__ = [
     "find_device",
     "keep_memory",
     "list_devices",
+    "run_network",
 ]
 
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -28,6 +32,8 @@ _CPUINFO = Path("/proc/cpuinfo")
 _FAST = ("amx_bf16", "avx512_bf16")
 # Options of mallopt: map arrays up to 1 GB into the heap, and do not shrink it below 2 GB.
 _MALLOC = ((-3, 1 << 30), (-1, (1 << 31) - 1))
+
+_LOW: ContextVar[bool] = ContextVar("networks run in bfloat16", default=False)
 
 _log = logging.getLogger(__name__)
 
@@ -106,11 +112,24 @@ def _say_once(line: str) -> None:
     _log.warning(line)
 
 
-def autocast(device: torch.device | str, precision: Precision) -> torch.autocast:
-    """Runs networks in a precision on a device; float32 leaves them as they are."""
-    device = torch.device(device)
-    chosen = choose_precision(precision, device)
-    return torch.autocast(device.type, torch.bfloat16, enabled=chosen == "bfloat16")
+@contextmanager
+def autocast(device: torch.device | str, precision: Precision) -> Iterator[None]:
+    """Runs the networks of methods in a precision; float32 leaves them as they are.
+
+    Only these, and nothing around them: operators and statistics are exact arithmetic, and matrix
+    products of an operator in bfloat16 would be off by more than the noise of good data.
+    """
+    low = choose_precision(precision, torch.device(device)) == "bfloat16"
+    before = _LOW.set(low)
+    try:
+        yield
+    finally:
+        _LOW.reset(before)
+
+
+def run_network(device: torch.device) -> AbstractContextManager[object]:
+    """What a network is called in: the precision of the `autocast` around, if there is one."""
+    return torch.autocast(device.type, torch.bfloat16) if _LOW.get() else nullcontext()
 
 
 def keep_memory() -> None:

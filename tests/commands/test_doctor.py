@@ -41,7 +41,7 @@ def test_precision_is_what_the_processor_has(
 ) -> None:
     monkeypatch.setattr(machine, "_read_processor", lambda: ("a processor", frozenset(flags)))
     assert machine.choose_precision(precision, torch.device("cpu")) == chosen
-    with machine.autocast("cpu", precision):
+    with machine.autocast("cpu", precision), machine.run_network(torch.device("cpu")):
         product = torch.ones(2, 2) @ torch.ones(2, 2)
     assert product.dtype == getattr(torch, chosen)
 

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from bcdm.conditioning import Conditioning
 from bcdm.diffusion import VE, VP, Schedule
-from bcdm.methods import Parameterisation
+from bcdm.machine import autocast
+from bcdm.methods import Bayesian, Parameterisation
 from bcdm.operators import BlockMean, Dense, FourierMask, LinearOperator, MatrixFree, PixelMask
 from bcdm.problems import Levels, OneProblem
 from bcdm.tensors import ImageSpec, SeededNoise, fit
@@ -99,6 +100,30 @@ def test_noise_is_a_function_of_seed_and_counter() -> None:
     for a, b, c in zip(whole[:2], moved[:2], other[:2], strict=True):
         torch.testing.assert_close(b, a[[2, 0]])
         assert float((a - c).abs().max()) > 1
+
+
+def test_only_the_network_runs_in_bfloat16() -> None:
+    """Products of an operator in bfloat16 would be off by more than the noise of good data."""
+    seen: list[bool] = []
+
+    class Watching(nn.Module):
+        def forward(self, x: Tensor, log_snr: Tensor, project: object) -> Tensor:
+            seen.append(torch.is_autocast_enabled("cpu"))
+            return x
+
+    dense = Dense(normal(80, 256, seed=1).float(), SHAPE)
+    heard = Listener(x_0 := normal(2, *SHAPE, seed=1).float())
+    whole = Objective(heard, OneProblem(dense, 0.01), Levels(), 0)  # type: ignore[arg-type]
+    method = Bayesian(Watching(), VP(), Parameterisation(prior_std=1.0))
+    exact = whole(x_0, torch.arange(2))
+    with autocast("cpu", "bfloat16"):
+        Objective(method, OneProblem(dense, 0.01), Levels(), 0)(x_0, torch.arange(2))
+        torch.testing.assert_close(whole(x_0, torch.arange(2)), exact, rtol=0, atol=0)
+        assert not torch.is_autocast_enabled("cpu")
+    first, second = (one.measurement for one, _ in heard.heard)
+    assert torch.equal(first.y, second.y)
+    assert torch.equal(first.back_projection, second.back_projection)
+    assert seen == [True]
 
 
 @pytest.mark.parametrize("schedule", [VP(), VE()], ids=["VP", "VE"])

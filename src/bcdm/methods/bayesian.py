@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from bcdm.conditioning import Conditioning
 from bcdm.diffusion import NoiseLevel, Schedule
 from bcdm.errors import DtypeError
+from bcdm.machine import run_network
 from bcdm.measurement import Measurement
 from bcdm.methods.parameterisation import Parameterisation
 from bcdm.tensors import ImageSpec, real_dtype
@@ -61,7 +62,8 @@ class Bayesian:
         with torch.autocast(x_t.device.type, enabled=False):
             given = self.parameterisation.prepare(conditioning, x_t)
         log_snr = given.log_snr.to(x_t.device, torch.float32)
-        out: Tensor = self.network(given.seen, log_snr, given.project, *given.more)
+        with run_network(x_t.device):
+            out: Tensor = self.network(given.seen, log_snr, given.project, *given.more)
         return given.unit * out, given.weight
 
     def _check_precision(self, measurement: Measurement) -> None:
