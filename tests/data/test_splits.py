@@ -127,7 +127,7 @@ def test_select_split_keeps_items_and_their_labels() -> None:
     assert part.value_range == (0.0, 255.0)
     assert len(Subset(part, [1])) == 1
     assert int(Subset(part, [1])[0].mean()) == 3
-    with pytest.raises(InputError, match=r"choose one of \['test', 'train'\]"):
+    with pytest.raises(InputError, match=r"only \['test', 'train'\] \(subjects: 4"):
         select_split(source, assign_splits(source), "val")
     with pytest.raises(ShapeError, match="one per item"):
         select_split(source, ["train"], "train")

@@ -36,6 +36,10 @@ def test_five_lines(masked_model: Model, measurement, images, tmp_path) -> None:
         np.testing.assert_array_equal(file["mean"], posterior.mean.numpy())
         np.testing.assert_array_equal(file["preview"], posterior.preview.numpy())
         np.testing.assert_array_equal(file["samples"], posterior.samples.numpy())
+        assert file["level"] == 0.8
+        low, high = posterior.interval(float(file["level"]))
+        np.testing.assert_array_equal(file["low"], low.numpy())
+        np.testing.assert_array_equal(file["high"], high.numpy())
     posterior.report(tmp_path / "report.html", truth=images[:2])
     assert "imulated" in (tmp_path / "report.html").read_text()
 
@@ -139,6 +143,8 @@ def test_is_this_feature_real(masked_model: Model, measurement) -> None:
     region[6:9, 6:9] = True
     support = posterior.support(region)
     assert support.fraction == 0.75
+    # As masks are stored: 255 where it is.
+    assert posterior.support(255 * region.to(torch.uint8)) == support
     assert support.low < 0 < support.contrast < support.high
     # Wilson's interval for 15 of 20, from tables.
     assert support.fraction_interval == pytest.approx((0.531, 0.888), abs=1e-3)

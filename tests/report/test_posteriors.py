@@ -53,7 +53,12 @@ def test_the_report_compares_averages_with_the_truth(masked_model, measurement, 
 def test_a_slice_of_nan_is_a_gap_in_the_report(masked_model, measurement, tmp_path) -> None:
     posterior = reconstruct(masked_model, measurement, samples=3, calls=3, progress=False)
     posterior.samples[1, 1, 0, 3, 3] = torch.nan
-    report = make_report(posterior.split(), posterior.trust)
+    report = make_report(posterior.split(), posterior.trust, size=(12, 10))
+    # Rows and columns count from where those of the files of images do.
+    assert report.slices[0].mean.shape == report.slices[0].std.shape == (12, 10)
+    whole = make_report(posterior.split(), posterior.trust)
+    np.testing.assert_array_equal(report.slices[0].mean, whole.slices[0].mean[2:14, 3:13])
+    report = whole
     assert [type(one) for one in report.slices] == [Slice, Gap]
     posterior.samples[:] = torch.nan
     posterior.report(tmp_path / "report.html")

@@ -73,6 +73,8 @@ def folder(tmp_path: Path) -> Path:
     sparse = draw_kspace(5, 24)
     sparse[..., 1::2] = 0
     np.savez(raw / "sparse.npz", kspace=sparse)
+    points = np.random.default_rng(0).random(sparse.shape[-2:]) < 0.3
+    np.savez(raw / "points.npz", kspace=draw_kspace(6, 24) * points)
     (raw / "notes.npz").write_text("no scan")
     return raw
 
@@ -82,6 +84,7 @@ def test_two_commands_from_raw_files_to_a_model(folder: Path, tmp_path: Path) ->
     ran = CliRunner().invoke(cli, ["prepare", str(folder), str(out)], catch_exceptions=False)
     assert ran.exit_code == 0
     assert "sparse.npz is undersampled" in ran.output
+    assert "points.npz is undersampled" in ran.output
     assert "notes.npz" in ran.output
 
     source = open_images(out / "images.h5", value_range=(0, 1))
@@ -106,6 +109,9 @@ def test_two_commands_from_raw_files_to_a_model(folder: Path, tmp_path: Path) ->
     assert model.config.data.phase
     # Nothing of this machine is in the model.
     assert str(tmp_path) not in yaml.safe_dump(model.config.model_dump(mode="json"))
+    place = str(tmp_path / "run/model")
+    judged = CliRunner().invoke(cli, ["evaluate", place, "--data", str(out)])
+    assert "complex images" in str(judged.exception)
 
 
 def test_a_noise_scan_makes_noisy_coils_count_less() -> None:

@@ -16,6 +16,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from bcdm.checkpoint.settings import parse_config
 from bcdm.data import ArrayFile
+from bcdm.errors import InputError, ShapeError
+from bcdm.training.run import run_settings
 from bcdm.training.train import Processes, Trainer, open_processes
 
 RATE = 2e-3
@@ -302,3 +304,54 @@ def test_maps_of_coils_are_looked_for_beside_the_data(tmp_path: Path, monkeypatc
     images = ArrayFile(tmp_path / "images.npy")
     trainer = Trainer(config, images, None, tmp_path / "run", Processes(), data=folder)
     assert trainer.problems.draw(range(4))
+
+
+def draw_pictures(folder: Path, count: int, side: int = 8) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(count):
+        pixels = np.random.default_rng(number).integers(0, 255, (side, side), np.uint8)
+        Image.fromarray(pixels).save(folder / f"{side}-{number}.png")
+
+
+def train_on(folder: Path, out: Path, **training: object) -> list[str]:
+    """Trains on a folder of pictures; returns the lines that a user sees."""
+    config = parse_config({
+        "name": "tiny",
+        "data": {"path": str(folder), "channels": 1},
+        "operator": {"kind": "identity"},
+        "noise_std": 0.1,
+        "network": {"width": 4, "multipliers": [1], "blocks": 1, "attention": []},
+        "training": {"steps": 3, "batch": 2, "validate_every": 2, "checkpoint_every": 1,
+                     **training},
+    })  # fmt: skip
+    said: list[str] = []
+    run_settings(config, None, out, dry_run=False, report=said.append)
+    return said
+
+
+def test_a_run_says_what_it_trains_on_and_refuses_other_images(tmp_path: Path) -> None:
+    pictures, out = tmp_path / "pictures", tmp_path / "pictures/runs/tiny"
+    draw_pictures(pictures / "train/anna", 4)
+    draw_pictures(pictures / "val/ben", 2)
+    said = train_on(pictures, out)
+    assert "images: 4 of 1 subjects to train, 2 of 1 subjects to validate" in said
+    # The picture of the validation lies within the folder, and is none of its images.
+    assert (out / "validation.png").exists()
+    train_on(pictures, out)
+    draw_pictures(pictures / "train/anna", 5)
+    with pytest.raises(InputError, match="other images"):
+        train_on(pictures, out)
+
+
+def test_without_validation_and_subjects_a_run_says_so(tmp_path: Path) -> None:
+    draw_pictures(tmp_path / "flat/train", 3)
+    assert "none to validate" in train_on(tmp_path / "flat", tmp_path / "run")[0]
+    draw_pictures(tmp_path / "flat/val", 2)
+    assert "a subject of its own" in train_on(tmp_path / "flat", tmp_path / "other")[0]
+
+
+def test_a_validation_image_of_another_size_is_found_at_once(tmp_path: Path) -> None:
+    draw_pictures(tmp_path / "pictures/train", 3)
+    draw_pictures(tmp_path / "pictures/val", 1, side=12)
+    with pytest.raises(ShapeError, match=r"validation image 0 has shape \(1, 12, 12\)"):
+        train_on(tmp_path / "pictures", tmp_path / "run", validate_every=1000)

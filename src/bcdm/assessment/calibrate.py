@@ -16,7 +16,7 @@ from bcdm.errors import InputError
 from bcdm.machine import Precision, autocast
 from bcdm.reconstruction import calibrating
 
-__all__ = ["calibrate_model"]
+__all__ = ["calibrate_model", "check_enough"]
 
 # Clauses of what a calibration says that it was fitted on.
 _TYPICAL, _WIDTHS = "; what is typical on ", "; widths of intervals on "
@@ -86,15 +86,17 @@ def calibrate_model(
         store_calibration(find_model(name), found)
         return found
     kept = Calibration.of(model) if keep_looks else None
+    if keep_looks and kept is None:
+        raise InputError(f"{name} is not calibrated: leave out --keep-looks")
     known = [] if kept else choose_training_images(model, data, typical)
     looked = f"{len(known)} training images"
     subjects = None if source.subjects is None else [str(source.subjects[i]) for i in rows]
     if not known and not kept:
         # Training images are too few to say what is typical: half of these do, by whole subjects.
-        half = calibrating.halve(subjects or [str(row) for row in rows])
-        looked = f"{half} others of them"
-        known, images, rows = list(images[:half]), images[half:], rows[half:]
-        subjects = None if subjects is None else subjects[half:]
+        first, second = calibrating.halve(subjects or [str(row) for row in rows])
+        looked = f"{len(first)} others of them"
+        known, images, rows = list(images[first]), images[second], [rows[k] for k in second]
+        subjects = None if subjects is None else [subjects[k] for k in second]
     on = f"{len(rows)} validation images of {model.config.data.path}, seed {seed}"
     on += f", measured {times} times each" if times > 1 else ""
     if subjects is not None and len(set(subjects)) == 1:
@@ -133,6 +135,18 @@ def calibrate_model(
         found = replace(found, fallback=widths, on=found.on + _carry(_FALLBACK, stored["on"]))
     store_calibration(find_model(name), found)
     return found
+
+
+def check_enough(model: Model, data: Path | None) -> None:
+    """Refuses data that have too few images for a calibration, before hours of training."""
+    _, rows = choose_images(model, data, "val", None)
+    known = choose_training_images(model, data, 2 * calibrating.LEAST)
+    needed = calibrating.LEAST if known else 2 * calibrating.LEAST
+    if len(rows) < needed:
+        raise InputError(
+            f"a calibration needs {needed} validation images, and there are {len(rows)}: give more "
+            "subjects, or a larger data.fractions.val"
+        )
 
 
 def _tell(before: str, clause: str, on: str) -> str:

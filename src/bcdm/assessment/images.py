@@ -13,6 +13,7 @@ from bcdm.checkpoint.settings import resolve_data_path
 from bcdm.data import ImageSource, assign_splits, open_images, select_split
 from bcdm.errors import InputError
 from bcdm.problems import OneProblem
+from bcdm.reconstruction.calibrating import LEAST
 
 __all__ = ["Tested", "choose_evenly", "choose_images", "choose_training_images", "open_tested"]
 
@@ -38,6 +39,11 @@ class Tested:
 
 def open_tested(model: Model, options: Options, few: int | None = None) -> Tested:
     """The images that options choose, prepared; `few` of them, evenly again, if that is given."""
+    if model.config.data.phase:
+        raise InputError(
+            f"{model.name} makes complex images, which are not judged like this: take "
+            "bcdm benchmark scans"
+        )
     source, every = choose_images(model, options.data, options.split, options.limit)
     rows = [every[k] for k in choose_evenly(len(every), few or len(every))]
     images = torch.stack([model.preparation(source[i]) for i in rows])
@@ -76,12 +82,12 @@ def choose_images(
 
 
 def choose_training_images(model: Model, data: Path | None, limit: int) -> list[Tensor]:
-    """Images the model was trained on, prepared, evenly spaced; none if there are too few.
+    """Images the model was trained on, prepared, evenly spaced; none if they are fewer than forty.
 
     They tell what is typical; no result may rest on them.
     """
     subset = _open_split(model, data, "train")
-    if len(subset) < limit:
+    if len(subset) < min(limit, 2 * LEAST):
         return []
     return [model.preparation(subset[i]) for i in choose_evenly(len(subset), limit)]
 

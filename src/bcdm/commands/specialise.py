@@ -8,6 +8,7 @@ import click
 from bcdm.commands.echo import answer, say
 from bcdm.commands.models import show_calibration
 from bcdm.commands.options import count_option, data_option, device_option, precision_option
+from bcdm.errors import InputError
 
 if TYPE_CHECKING:
     from bcdm.machine import Precision
@@ -56,7 +57,7 @@ def specialise(
     first ones, and are of training alone; the number of steps is stored, and fixes the result. The
     same command goes on after any interruption.
     """
-    from bcdm.assessment.calibrate import calibrate_model
+    from bcdm.assessment.calibrate import calibrate_model, check_enough
     from bcdm.checkpoint import load
     from bcdm.checkpoint.calibration import Calibration
     from bcdm.checkpoint.given import read_operator_for
@@ -64,9 +65,14 @@ def specialise(
     from bcdm.training import specialising
 
     keep_memory()
+    base = load(model)
+    if any(one.startswith("operator=") for one in overrides):
+        raise InputError("--operator says which one: leave out --set operator")
+    if not dry_run and not any(one.startswith("data.") for one in overrides):
+        check_enough(base, data)
     folder = specialising.specialise(
         model,
-        read_operator_for(operator, load(model)),
+        read_operator_for(operator, base),
         label=Path(operator).name if Path(operator).is_file() else operator,
         noise_std=noise_std,
         minutes=minutes,

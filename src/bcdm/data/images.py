@@ -43,7 +43,7 @@ class ImageSource(Protocol):
 
     @property
     def split_labels(self) -> Sequence[str] | None:
-        """The stored "train", "val" or "test" of each image, or None."""
+        """The stored "train", "val" or "test" of each image, or None; "valid" is "val"."""
 
     @property
     def value_range(self) -> Range:
@@ -101,8 +101,10 @@ class ImageFolder:
             for place in root.rglob("*")
             if place.suffix.lower() in PICTURE_SUFFIXES and place.is_file()
         )
-        # Names with a leading dot are the leavings of file managers and notebooks.
+        # Names with a leading dot are the leavings of file managers and notebooks; beside a log
+        # lies the picture that a training writes.
         places = [p for p in places if not any(part.startswith(".") for part in p.parts)]
+        places = [p for p in places if not (root / p.parent / "log.jsonl").exists()]
         if not places:
             raise InputError(f"{root} holds no picture: put {', '.join(PICTURE_SUFFIXES)} there")
         has_split = _has_split(root, places)
@@ -155,7 +157,8 @@ class _ArrayItems(ABC):
                     f"{name!r}: store one per image"
                 )
         self.subjects = next((labels[name] for name in SUBJECT_KEYS if name in labels), None)
-        self.split_labels = labels.get("split")
+        split = labels.get("split")
+        self.split_labels = split and [SPLIT_FOLDERS.get(name.lower(), name) for name in split]
 
     @abstractmethod
     def _read(self, index: int) -> Pixels:

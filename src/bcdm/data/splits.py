@@ -103,7 +103,11 @@ def select_split(source: ImageSource, labels: Sequence[str], label: str) -> Subs
         raise ShapeError(f"{len(labels)} labels for {len(source)} items: pass one per item")
     indices = [index for index, name in enumerate(labels) if name == label]
     if not indices:
-        raise InputError(f"no item is labelled {label!r}: choose one of {sorted(set(labels))}")
+        whose = len(set(source.subjects)) if source.subjects is not None else "unknown"
+        raise InputError(
+            f"no image is labelled {label!r}, only {sorted(set(labels))} (subjects: {whose}; each "
+            "is in one split): give more subjects, or folders train, val and test"
+        )
     return Subset(source, indices)
 
 

@@ -44,7 +44,7 @@ ALARM = 0.05
 SHARES = {"grey levels": 4.0}
 _FOLDS = 12  # groups of subjects that are left out in turn
 _FEW = 40  # right measurements that a trend is fitted on
-_LEAST = 20  # right measurements that anything is compared with
+LEAST = 20  # right measurements that anything is compared with
 LEVELS = (0.5, 0.8, 0.9)
 
 Scored = dict[int, dict[str, float]]
@@ -94,11 +94,14 @@ def calibrate(
         data: The folder of files that operators are drawn from; BCDM_DATA when left out.
     """
     if typical is None and known is None:
-        half = halve(subjects or [str(k) for k in range(len(images))])
-        typical, images = images[:half], images[half:]
-        subjects = None if subjects is None else subjects[half:]
-    if len(images) < _LEAST or (typical is not None and len(typical) < _LEAST):
-        raise InputError(f"{len(images)} images are too few to calibrate: give 40 or more")
+        first, second = halve(subjects or [str(k) for k in range(len(images))])
+        typical, images = images[first], images[second]
+        subjects = None if subjects is None else [subjects[k] for k in second]
+    if len(images) < LEAST or (typical is not None and len(typical) < LEAST):
+        raise InputError(
+            f"{len(images)} images are too few to calibrate: {LEAST} are the least, and as many "
+            "that say what is typical"
+        )
     images = _vary(model, images, seed)
     if known is not None:
         looks, brightness = known.looks, known.brightness
@@ -135,20 +138,23 @@ def calibrate(
         on,
         local,
         regions,
-        taken=_fit_usual(taken, whose) if len(taken) >= _LEAST else None,
+        taken=_fit_usual(taken, whose) if len(taken) >= LEAST else None,
     )
 
 
-def halve(subjects: Sequence[str]) -> int:
-    """About half of the images, up to where a subject ends; half where none ends near it.
+def halve(subjects: Sequence[str]) -> tuple[list[int], list[int]]:
+    """Numbers of images in about two halves, no subject in both; but one alone is cut in two.
 
-    >>> halve(["a", "a", "a", "b"]), halve(["a", "b", "b", "b"]), halve(["a"] * 4)
-    (3, 1, 2)
+    >>> halve(["a", "a", "a", "b"]), halve(["a", "b", "a", "b"]), halve(["a"] * 4)
+    (([0, 1, 2], [3]), ([0, 2], [1, 3]), ([0, 1], [2, 3]))
     """
-    half = len(subjects) // 2
+    names, half = list(dict.fromkeys(subjects)), len(subjects) // 2
+    order = sorted(range(len(subjects)), key=lambda k: names.index(subjects[k]))
     near = range(half - half // 2, half + half // 2 + 1)
-    ends = [k for k in near if subjects[k - 1 : k] != subjects[k : k + 1]]
-    return min(ends, key=lambda end: abs(end - half), default=half)
+    ends = [k for k in near if 0 < k < len(order)]
+    ends = [k for k in ends if subjects[order[k - 1]] != subjects[order[k]]]
+    end = min(ends, key=lambda end: abs(end - half), default=half)
+    return order[:end], order[end:]
 
 
 def fit_regions(

@@ -116,10 +116,11 @@ def find_support(
 
     Args:
         images: Samples (S, C, H, W).
-        region: Which pixels, bool (H, W).
+        region: Which pixels, (H, W): those that are not zero.
         margin: Width of the ring around the region that it is compared with, in pixels.
         factors: By how much intervals of contrasts must be wider, if the model knows.
     """
+    region = region.bool()
     contrast = measure_contrast(images, region, margin)
     average = float(contrast.mean())
     low, high = torch.quantile(contrast, contrast.new_tensor([0.05, 0.95])).tolist()

@@ -160,12 +160,17 @@ class Posterior:
         return find_support(self.values[:, number], region, margin, factors)
 
     def save(self, path: str | Path) -> None:
-        """Writes mean, standard deviation, interval, samples and preview to an .npz file."""
-        std = self.std
-        low, high = self.interval(min(0.8, (len(self.samples) - 1) / (len(self.samples) + 1)))
+        """Writes mean, standard deviation, interval, samples and preview to an .npz file.
+
+        `low` and `high` are the ends of the interval of `level`: .8, or what the samples can tell
+        if they are few. Of complex images these and `std` are of magnitudes.
+        """
+        level = min(0.8, (len(self.samples) - 1) / (len(self.samples) + 1))
+        low, high = self.interval(level)
         parts = {
             "mean": self.mean,
-            "std": std,
+            "std": self.std,
+            "level": torch.tensor(level, dtype=torch.float64),
             "low": low,
             "high": high,
             "samples": self.samples,

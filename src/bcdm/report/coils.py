@@ -1,11 +1,13 @@
 """What complex images and their coils show beside a magnitude: phases and maps."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from torch import Tensor
 
 from bcdm.operators import LinearOperator, Sense
+from bcdm.reconstruction.features import crop_middle
 from bcdm.reconstruction.posterior import Posterior
 from bcdm.report.content import Array, Aside
 
@@ -15,11 +17,11 @@ _SIDE = 64  # pixels of a coil's map in the picture of all, at most
 _SHOWN = 32
 
 
-def make_asides(posterior: Posterior) -> tuple[Aside, ...]:
-    """The phase of the mean, and the maps of the coils; nothing for real images."""
+def make_asides(posterior: Posterior, size: Sequence[int]) -> tuple[Aside, ...]:
+    """The phase of the mean's middle, and the maps of the coils; nothing for real images."""
     if not posterior.samples.is_complex():
         return ()
-    phase = _to_array(posterior.mean[0, 0].angle())
+    phase = _to_array(crop_middle(posterior.mean, size)[0, 0].angle())
     note = "Of the mean, relative to what all coils see together; in air it is anything."
     return (Aside("Phase", note, phase, "phase"), *_show_coils(posterior.measurement.operator))
 

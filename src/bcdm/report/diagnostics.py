@@ -36,7 +36,10 @@ def make_residuals(posteriors: Sequence[Posterior]) -> tuple[Curve, ...]:
 
 
 def make_coverage(model: Model | Guest) -> tuple[Curve, ...]:
-    """How often the model's intervals held the truth on held-out images, from its card."""
+    """How often intervals by samples alone held the truth on held-out images, from its card.
+
+    Those that a report shows are made wider or narrower after it, by the model's calibration.
+    """
     if isinstance(model, Guest):
         return ()
     rows = (model.facts.get("metrics") or {}).get("rows", {})
@@ -49,5 +52,5 @@ def make_coverage(model: Model | Guest) -> tuple[Curve, ...]:
         return ()
     x, y = (np.array(part) for part in zip(*found, strict=True))
     series = {model.config.name: (x, y)}
-    name = "Coverage on held-out images, air included (the model's card)"
+    name = "Coverage on held-out images by samples alone, uncalibrated, air included"
     return (Curve(name, "promised", "held", series, diagonal=True),)

@@ -14,6 +14,7 @@ from torch import Tensor
 from bcdm.errors import InputError, ShapeError
 from bcdm.evaluation import describe_ssim, psnr, ssim
 from bcdm.reconstruction.amplification import estimate_linear_std
+from bcdm.reconstruction.features import crop_middle
 from bcdm.reconstruction.posterior import Posterior, as_shown
 from bcdm.reconstruction.units import Units
 from bcdm.report.coils import make_asides
@@ -46,6 +47,7 @@ def make_report(
     features: Facts = (),
     left_out: Collection[int] = (),
     weights: Array | None = None,
+    size: tuple[int, int] | None = None,
 ) -> Report:
     """Gathers everything about some slices.
 
@@ -63,6 +65,7 @@ def make_report(
         features: Regions, and what the samples say of them.
         left_out: Numbers of slices that are missing in the files of images.
         weights: What images are multiplied by to be those of the file's coils, (slices, H, W).
+        size: Rows and columns of the middle that is shown, as in the files of images; None: all.
     """
     units = units or Units()
     model = posteriors[0].model
@@ -77,6 +80,7 @@ def make_report(
             truth=None if truth is None else truth[number : number + 1],
             left_out=number in left_out,
             weight=None if weights is None else torch.from_numpy(np.array(weights[number])),
+            size=size,
         )
         if number in shown
         else Gap(
@@ -152,17 +156,20 @@ def _make_slice(
     truth: Tensor | None,
     left_out: bool,
     weight: Tensor | None = None,
+    size: tuple[int, int] | None = None,
 ) -> Slice | Gap:
     """One image and what is known of it; a gap where its numbers are not finite."""
     name, samples = f"slice {number}", posterior.samples
+    sides = size or posterior.measurement.image.shape[-2:]
 
     def show(images: Tensor) -> Array:
         """Images (..., C, H, W) in the units of the file."""
         shown = as_shown(images)
-        return units.to_file(shown if weight is None else shown * weight)
+        return units.to_file(crop_middle(shown if weight is None else shown * weight, sides))
 
     def show_size(sizes: Tensor) -> Array:
-        return arrange(units.to_file_size(sizes if weight is None else sizes * weight)[0])
+        weighed = sizes if weight is None else sizes * weight
+        return arrange(units.to_file_size(crop_middle(weighed, sides))[0])
 
     if not bool(samples.isfinite().all() and posterior.linear.isfinite().all()):
         return Gap(name, "its numbers are not finite.", card)
@@ -181,7 +188,7 @@ def _make_slice(
         trust=card,
         left_out=left_out,
         linear_std=show_size(_find_linear_std(posterior)) if samples.is_complex() else None,
-        asides=make_asides(posterior),
+        asides=make_asides(posterior, sides),
     )
 
 

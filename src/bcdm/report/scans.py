@@ -35,5 +35,6 @@ def report_scan(page: Path, fitted: Fitted, truth: Tensor | None, done: Finished
         features=tuple((printable(one["feature"]), one["in words"]) for one in done.features),
         left_out=done.left_out,
         weights=fitted.weights,
+        size=fitted.scan.size,
     )
     write_report(page, report)

@@ -25,6 +25,7 @@ __all__ = ["Volume", "combine", "divide_subjects", "prepare"]
 
 SUFFIXES = (".h5", ".hdf5", ".mrd", ".npz", ".npy")
 _WHOLE = 0.75  # of an axis: less is an undersampled scan, more is zero-filled at its ends
+_FULL = 0.7  # of the box that holds all samples: ellipses, which leave out its corners, have .785
 _WHITE = 0.998  # quantile of a volume's magnitudes that becomes 1
 _MAPS = 128  # pixels a side that maps are kept with, at most: they are smooth
 _SETS = 32  # subjects whose maps are kept
@@ -118,6 +119,9 @@ def combine(scan: Scan) -> Volume:
         gap = len(taken) and taken[-1] + 1 - taken[0] > len(taken)
         if gap or len(taken) < _WHOLE * scan.mask.shape[-1 if axis == -2 else -2]:
             raise InputError(f"{scan.path.name} is undersampled: training needs the whole image")
+    box = scan.mask[np.ix_(scan.mask.any(1), scan.mask.any(0))]
+    if box.mean() < _FULL:
+        raise InputError(f"{scan.path.name} is undersampled: training needs the whole image")
     cropped = remove_oversampling(scan)
     assert cropped.mask is not None
     images, middle = [], len(cropped.data) // 2

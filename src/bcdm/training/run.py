@@ -1,5 +1,7 @@
 """A training run from a file of settings to a model folder."""
 
+import hashlib
+import json
 import resource
 import tempfile
 import time
@@ -16,7 +18,7 @@ from torch import nn
 from bcdm.checkpoint import Model, agree, load, save_model
 from bcdm.checkpoint.building import build_method, build_problems
 from bcdm.checkpoint.settings import RunConfig, load_config, resolve_data_path
-from bcdm.data import ImageSource, assign_splits, open_images, select_split
+from bcdm.data import ImageSource, Subset, assign_splits, open_images, select_split
 from bcdm.errors import InputError
 from bcdm.files import write_text
 from bcdm.folders import claim
@@ -98,6 +100,8 @@ def run_settings(
         with claim(folder, report) if first else nullcontext():
             if first:
                 _store_settings(trainer.config, folder)
+                _store_images(images, folder)
+                report(_describe_split(images, validation))
             # Nobody looks for the last checkpoint while another run may still write one.
             processes.wait()
             trained = trainer.run()
@@ -263,6 +267,22 @@ def open_data(config: RunConfig, data: Path | None) -> tuple[ImageSource, ImageS
     return images, select_split(source, labels, "val") if "val" in labels else None
 
 
+def _describe_split(images: ImageSource, validation: ImageSource | None) -> str:
+    """How many images and subjects are trained on and validated with."""
+    told = f"images: {_count(images)} to train"
+    if validation is None:
+        return f"{told}, none to validate: nothing will say how good it gets"
+    named = [images.subjects or (), validation.subjects or ()]
+    alone = all(len(set(names)) == len(names) > 0 for names in named)
+    hint = "; each is taken as a subject of its own: put those of one subject into a folder"
+    return f"{told}, {_count(validation)} to validate{hint if alone else ''}"
+
+
+def _count(images: ImageSource) -> str:
+    whose = "" if images.subjects is None else f" of {len(set(images.subjects))} subjects"
+    return f"{len(images)}{whose}"
+
+
 def has_data(config: RunConfig, data: Path | None) -> bool:
     """Whether the images that settings name are here."""
     try:
@@ -297,3 +317,20 @@ def _store_settings(config: RunConfig, folder: Path) -> None:
             f"{folder} holds a run with other settings: choose another --out, or remove it"
         )
     write_text(stored, text)
+
+
+def _store_images(images: ImageSource, folder: Path) -> None:
+    """What the images are, beside what they make; a run in progress keeps its own."""
+    whole = images.source if isinstance(images, Subset) else images
+    files = getattr(whole, "files", None) or [getattr(whole, "path", None)]
+    named = [[file.name, file.stat().st_size] for file in files if file is not None]
+    found = hashlib.sha256(json.dumps([len(images), named]).encode()).hexdigest()
+    stored = folder / "images.sha256"
+    if stored.exists() and any((folder / "checkpoints").glob("step-*")):
+        if stored.read_text().strip() != found:
+            raise InputError(
+                f"{folder} holds a run with other images than those of now: bring the former back, "
+                "or choose another --out"
+            )
+        return
+    write_text(stored, found + "\n")

@@ -5,6 +5,7 @@ import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from bcdm.checkpoint.building import (
 )
 from bcdm.checkpoint.settings import RunConfig
 from bcdm.data import Augmentation, ImageBatches, ImageSource
-from bcdm.errors import InputError
+from bcdm.errors import InputError, ShapeError
 from bcdm.machine import autocast, find_device
 from bcdm.operators import LinearOperator
 from bcdm.training.logs import Log
@@ -140,6 +141,8 @@ class Trainer:
         if state.step >= options.steps:
             return False
         first = self.processes.rank == 0
+        if first and self.validation is not None:
+            _ = self.validation_images  # what is wrong with an image shows now, not in an hour
         log = Log(self.folder if first else None, state.step, options.steps, options.batch)
         model: nn.Module = self._join_objectives()
         if self.processes.world > 1:
@@ -276,6 +279,14 @@ class Trainer:
         """Errors of the averaged weights on validation images; the picture goes to the folder."""
         if self.validation is None:
             raise InputError("there are no validation images")
+        images = self.validation_images.to(self.processes.device)
+        network = self.state.average.module
+        return validate(self.objective, network, images, self.folder, self.config.data.value_range)
+
+    @cached_property
+    def validation_images(self) -> Tensor:
+        """Validation images as the network has them."""
+        assert self.validation is not None
         data = self.config.data
         # Only what makes an image another kind of image; what is at random stays away.
         kind = Augmentation(value_range=data.value_range, phase=data.phase)
@@ -284,9 +295,13 @@ class Trainer:
             kind.augment(self.preparation(self.validation[i]), np.random.default_rng(i))
             for i in range(count)
         ]
-        images = torch.stack(prepared).to(self.processes.device)
-        network = self.state.average.module
-        return validate(self.objective, network, images, self.folder, data.value_range)
+        for number, image in enumerate(prepared):
+            if image.shape != self.shape:
+                raise ShapeError(
+                    f"validation image {number} has shape {tuple(image.shape)}, the first training "
+                    f"image {self.shape}: set data.size"
+                )
+        return torch.stack(prepared)
 
 
 def copy_weights(source: nn.Module, target: nn.Module) -> None:
