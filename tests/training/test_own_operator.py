@@ -45,7 +45,7 @@ def settings(tmp_path: Path) -> Path:
 def test_a_function_is_all_that_training_needs(settings: Path, tmp_path: Path) -> None:
     said: list[str] = []
     model = bcdm.train(settings, operator=TOMOGRAPH, out=tmp_path / "run", report=said.append)
-    assert said == [f"wrote {tmp_path / 'run/model'}"]
+    assert said[-1] == f"wrote {tmp_path / 'run/model'}"
     assert model.operator is TOMOGRAPH
     images = torch.rand(2, *SHAPE)
     measurement = Measurement.simulate(images, TOMOGRAPH, model.noise_std, seed=0)

@@ -240,6 +240,7 @@ def test_a_folder_has_one_run_at_a_time(settings, tmp_path: Path) -> None:
             first = make_trainer(settings, folder)
             first.run()
         assert second.result().config.training.steps == 3
+    assert said.get().startswith("images: ")
     assert said.get() == f"wrote {folder / 'model'}"
     # Nothing was left to train: the weights are the first one's.
     assert [row["step"] for row in logged(folder) if "loss" in row] == [1, 2, 3]
@@ -252,4 +253,4 @@ def test_other_settings_in_the_same_folder_are_refused(settings, tmp_path: Path)
     settings["noise_std"] = 0.2
     code, said = start(settings, tmp_path / "run", 1, ["-m", "bcdm"])
     assert code == 2
-    assert "other settings" in said
+    assert "other settings (noise_std was 0.05)" in said

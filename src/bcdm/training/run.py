@@ -305,6 +305,26 @@ def _is_same(stored: RunConfig, config: RunConfig) -> bool:
     return config.model_copy(update={"operator": stored.operator}) == stored
 
 
+def _find_change(stored: RunConfig, config: RunConfig) -> str:
+    """The first setting that differs, and what it was."""
+    before, now = (_flatten(one.model_dump(mode="json")) for one in (stored, config))
+    changed = [key for key in before | now if before.get(key) != now.get(key)]
+    return f"{changed[0]} was {before.get(changed[0], 'not given')}" if changed else "operator"
+
+
+def _flatten(settings: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Settings by their full names.
+
+    >>> _flatten({"data": {"size": 64}, "name": "a"})
+    {'data.size': 64, 'name': 'a'}
+    """
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        inner = _flatten(value, f"{above}{name}.") if isinstance(value, dict) else None
+        found |= {above + name: value} if inner is None else inner
+    return found
+
+
 def _store_settings(config: RunConfig, folder: Path) -> None:
     """The resolved settings, beside what they make; a run in progress keeps its own."""
     stored = folder / "config.yaml"
@@ -314,7 +334,8 @@ def _store_settings(config: RunConfig, folder: Path) -> None:
         return
     if stored.exists() and any((folder / "checkpoints").glob("step-*")):
         raise InputError(
-            f"{folder} holds a run with other settings: choose another --out, or remove it"
+            f"{folder} holds a run with other settings ({_find_change(load_config(stored), config)}"
+            "): repeat them, choose another --out, or remove it"
         )
     write_text(stored, text)
 
