@@ -19,7 +19,8 @@ from bcdm.noise.symmetry import Complex, Mask
 
 __all__ = ["estimate_from_coils", "find_filter", "undo_filter"]
 
-_SOURCE = "what coils do not share"
+_SHARED = "what coils do not share"
+_OUTER = "outer k-space, with what signal is there: at most so much noise"
 _MIDDLE = 1 / 16  # cycles per pixel: below it lines and samples are signal in every direction
 _EDGE = 1 / 8  # of a side at each end, that a receiver's filter may make quieter
 _PER_COIL = 4  # numbers at a place for each coil, at least: so many tell eigenvalues apart
@@ -38,7 +39,8 @@ def estimate_from_coils(kspace: ArrayLike, mask: ArrayLike | None = None) -> Noi
     """Estimates the covariance of the coils' noise from Cartesian k-space itself.
 
     Places are parts of the image where everything was sampled; positions along lines that were
-    sampled fully; else patches of outer k-space. The ends of the image are left out, because a
+    sampled fully; else patches of outer k-space, where places of the image are not told apart and
+    signal of low noise counts as noise: up to three times too much, which `source` says. The ends of the image are left out, because a
     receiver's filter takes noise away at the ends of the readout.
 
     Args:
@@ -54,10 +56,10 @@ def estimate_from_coils(kspace: ArrayLike, mask: ArrayLike | None = None) -> Noi
         alone = estimate_from_k_space(data, taken)
         one = np.full((1, 1), alone.std**2, np.complex128)
         return NoiseScan(one, max(alone.samples // 2, 2), alone.source)
-    places = _find_places(data, taken)
+    places, source = _find_places(data, taken)
     covariance, levels, _ = _separate(places)
     level = float(np.quantile(levels, _QUIET))
-    return NoiseScan(level * covariance, round(_QUIET * len(levels) * places.shape[-1]), _SOURCE)
+    return NoiseScan(level * covariance, round(_QUIET * len(levels) * places.shape[-1]), source)
 
 
 def find_filter(kspace: ArrayLike, mask: ArrayLike | None = None) -> tuple[int, Array] | None:
@@ -178,8 +180,8 @@ def _expect_smaller(coils: int, numbers: int) -> float:
     return float(values[:, : max(1, coils // 2)].mean())
 
 
-def _find_places(data: Complex, taken: Mask) -> Complex:
-    """Numbers (coils, places, numbers) that belong together by where they come from."""
+def _find_places(data: Complex, taken: Mask) -> tuple[Complex, str]:
+    """Numbers (coils, places, numbers) that belong together by where they come from, and where."""
     least = _PER_COIL * data.shape[1]
     if taken.all():
         image = _cut_edges(_cut_edges(transform(transform(data, -2), -1), -2), -1)
@@ -187,17 +189,17 @@ def _find_places(data: Complex, taken: Mask) -> Complex:
         rows, columns = (extent // side for extent in image.shape[-2:])
         cut = image[..., : rows * side, : columns * side]
         blocks = cut.reshape(*data.shape[:2], rows, side, columns, side)
-        return _gather(blocks.transpose(1, 0, 2, 4, 3, 5), 3)
+        return _gather(blocks.transpose(1, 0, 2, 4, 3, 5), 3), _SHARED
     for axis in (0, 1):
         along = _find_lines(data, taken, axis, cut=True)
         if along is not None:
-            return _join(along, least)
+            return _join(along, least), _SHARED
     axes = [(np.arange(side) - side // 2) / side for side in taken.shape]
     radius = np.hypot(axes[0][:, None], axes[1])
     where = taken & (radius > _MIDDLE)
     outwards = np.argsort(radius[where])
     samples = data[..., where][..., outwards]
-    return _join(samples.transpose(1, 0, 2).reshape(len(samples[0]), -1, 1), least)
+    return _join(samples.transpose(1, 0, 2).reshape(len(samples[0]), -1, 1), least), _OUTER
 
 
 def _find_lines(data: Complex, taken: Mask, axis: int, *, cut: bool = False) -> Complex | None:

@@ -60,7 +60,10 @@ def simulate(
 
 
 def _add_phase(model: Model, images: Tensor, numbers: Sequence[int], seed: int) -> Tensor:
-    """Images as the model has them: complex ones by a phase of their number, as in training."""
+    """Images as the model has them: complex ones by a smooth phase of their number.
+
+    Training adds local phases, too; thresholds and widths of shipped models are without them.
+    """
     if not model.config.data.phase or images.is_complex():
         return images
     size = (images.shape[-2], images.shape[-1])
