@@ -40,8 +40,8 @@ def estimate_from_coils(kspace: ArrayLike, mask: ArrayLike | None = None) -> Noi
 
     Places are parts of the image where everything was sampled; positions along lines that were
     sampled fully; else patches of outer k-space, where places of the image are not told apart and
-    signal of low noise counts as noise: up to three times too much, which `source` says. The ends of the image are left out, because a
-    receiver's filter takes noise away at the ends of the readout.
+    signal counts as noise: up to three times too much, as `source` says. The ends of the image are
+    left out, because a receiver's filter takes noise away at the ends of the readout.
 
     Args:
         kspace: Complex (slices, coils, rows, columns) with the origin in the middle.
