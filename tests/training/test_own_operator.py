@@ -10,7 +10,9 @@ from click.testing import CliRunner
 from torch import Tensor
 
 import bcdm
+from bcdm.assessment.calibrate import calibrate_model
 from bcdm.checkpoint import save_operator
+from bcdm.checkpoint.calibration import Calibration
 from bcdm.commands import cli
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
@@ -26,10 +28,15 @@ def project(x: Tensor) -> Tensor:
 TOMOGRAPH = MatrixFree(project, shape=SHAPE)
 
 
+def make_tomograph(size: tuple[int, int]) -> MatrixFree:
+    assert size == SHAPE[-2:]
+    return TOMOGRAPH
+
+
 @pytest.fixture
 def settings(tmp_path: Path) -> Path:
-    images = np.random.default_rng(0).random((60, 8, 8), np.float32)
-    np.savez(tmp_path / "images.npz", images=images, subject=np.arange(60))
+    images = np.random.default_rng(0).random((300, 8, 8), np.float32)
+    np.savez(tmp_path / "images.npz", images=images, subject=np.arange(300))
     path = tmp_path / "run.yaml"
     path.write_text(yaml.safe_dump({
         "name": "own", "data": {"path": str(tmp_path / "images.npz"), "source_range": [0, 1]},
@@ -62,6 +69,15 @@ def test_a_function_is_all_that_training_needs(settings: Path, tmp_path: Path) -
         bcdm.load(folder, MatrixFree(lambda x: 2 * project(x), shape=SHAPE))
     with pytest.raises(InputError, match="own was not trained with this operator"):
         bcdm.load(folder, MatrixFree(lambda x: project(x.flip(-1)), shape=SHAPE))
+
+    # So does who calibrates it, by an import path.
+    plan = {"data": tmp_path, "samples": 9, "calls": 2, "intervals": 10, "typical": 40}
+    with pytest.raises(InputError, match="give it to load"):
+        calibrate_model(str(folder), **plan)
+    found = calibrate_model(str(folder), operator=f"{__name__}:make_tomograph", **plan)
+    stored = Calibration.of(bcdm.load(folder))
+    assert stored is not None
+    assert stored.to_plain() == found.to_plain()
 
     # The same call finds it done; with another operator it is another run.
     again = bcdm.train(settings, operator=TOMOGRAPH, out=tmp_path / "run", report=said.append)

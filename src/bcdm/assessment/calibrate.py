@@ -10,10 +10,12 @@ import torch
 from bcdm.assessment.images import choose_images, choose_training_images
 from bcdm.checkpoint import Model, find_model, load
 from bcdm.checkpoint.calibration import Calibration, store_calibration
+from bcdm.checkpoint.given import read_operator
 from bcdm.checkpoint.regions import RegionFactors
 from bcdm.checkpoint.widths import LocalFactors
 from bcdm.errors import InputError
 from bcdm.machine import Precision, autocast
+from bcdm.operators import LinearOperator
 from bcdm.reconstruction import calibrating
 
 __all__ = ["calibrate_model", "check_enough"]
@@ -30,6 +32,7 @@ Only = Literal["regions", "fallback"]
 def calibrate_model(
     name: str,
     *,
+    operator: LinearOperator | str | None = None,
     data: Path | None = None,
     limit: int | None = None,
     samples: int = 20,
@@ -49,6 +52,8 @@ def calibrate_model(
 
     Args:
         name: The model, or its folder.
+        operator: What it was trained with, or an import path of what makes it for a size; left
+            out: what is stored with it.
         data: The data folder; BCDM_DATA when left out.
         limit: At most so many validation images; None takes all.
         samples: Per image.
@@ -64,7 +69,10 @@ def calibrate_model(
         seed: Of measurements and samples.
         report: Takes lines of progress.
     """
-    model = load(name).to(device)
+    if isinstance(operator, str):
+        shape = load(name).shape
+        operator = read_operator(operator, (shape[-2], shape[-1]), code=True)
+    model = load(name, operator).to(device)
     source, rows = choose_images(model, data, "val", limit)
     images = torch.stack([model.preparation(source[i]) for i in rows])
     if only is not None:

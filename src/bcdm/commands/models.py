@@ -181,6 +181,11 @@ def evaluate(
     is_flag=True,
     help="Only fit the widths of intervals that MMPS draws (--method auto), on --intervals images.",
 )
+@click.option(
+    "--operator",
+    metavar="PACKAGE.MODULE:NAME",
+    help="What makes the operator, of a model that was trained with one of your own.",
+)
 @precision_option
 @device_option()
 @click.option("--seed", default=0, show_default=True)
@@ -198,6 +203,7 @@ def calibrate(
     only_family: bool,
     only_regions: bool,
     only_fallback: bool,
+    operator: str | None,
     precision: "Precision",
     device: str,
     seed: int,
@@ -218,6 +224,7 @@ def calibrate(
         return
     found = calibrate_model(
         model,
+        operator=operator,
         data=data,
         limit=limit,
         samples=samples,
