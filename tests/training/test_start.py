@@ -35,7 +35,7 @@ def build(width: int = 8, **parameterisation: object) -> Bayesian:
 def test_a_start_gives_what_the_other_gave() -> None:
     """Also with more inputs, which have no effect yet."""
     source, target = build(), build(probes=True)
-    copy_weights(source.network, target.network)
+    copy_weights(source, target)
     mask = PixelMask(torch.arange(256).reshape(16, 16) % 3 == 0)
     measurement = Measurement(torch.ones(1, *SHAPE), mask, 0.1)
     level = source.schedule.level(torch.tensor([1.0]).double())
@@ -70,4 +70,7 @@ def test_a_trainer_starts_from_the_model_that_its_settings_name(tmp_path: Path) 
 
 def test_another_network_is_refused() -> None:
     with pytest.raises(InputError, match="start_from is of another network"):
-        copy_weights(build(16).network, build(8).network)
+        copy_weights(build(16), build(8))
+    # Channels would get the weights of others.
+    with pytest.raises(InputError, match=r"sees \['uncertainty'\].*not \['probes', 'uncertainty'"):
+        copy_weights(build(uncertainty=True), build(probes=True, uncertainty=True))

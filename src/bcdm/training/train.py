@@ -25,6 +25,7 @@ from bcdm.checkpoint.settings import RunConfig
 from bcdm.data import Augmentation, ImageBatches, ImageSource
 from bcdm.errors import InputError, ShapeError
 from bcdm.machine import autocast, find_device
+from bcdm.methods import Bayesian
 from bcdm.operators import LinearOperator
 from bcdm.training.logs import Log
 from bcdm.training.objective import Objective, Objectives
@@ -116,7 +117,7 @@ class Trainer:
         self.images, self.validation = images, validation
         method = build_method(config, shape)
         if config.training.start_from is not None:
-            copy_weights(load(config.training.start_from).method.network, method.network)
+            copy_weights(load(config.training.start_from).method, method)
         method.network.to(processes.device)
         problems = build_problems(config, (shape[-2], shape[-1]), operator, data)
         self.problems = problems.to(processes.device)
@@ -304,14 +305,17 @@ class Trainer:
         return torch.stack(prepared)
 
 
-def copy_weights(source: nn.Module, target: nn.Module) -> None:
+def copy_weights(source: Bayesian, target: Bayesian) -> None:
     """Starts a network from another of the same layers.
 
-    Input channels that the other does not have start without effect.
+    Input channels that the other does not have, which come last, start without effect.
     """
-    known = source.state_dict()
+    before, now = _list_inputs(source), _list_inputs(target)
+    if now[: len(before)] != before:
+        raise InputError(f"training.start_from sees {before} beside the image, and not {now}")
+    known = source.network.state_dict()
     with torch.no_grad():
-        for name, weight in target.state_dict().items():
+        for name, weight in target.network.state_dict().items():
             found = known.get(name)
             more = found is not None and weight.ndim == 4 and found.shape[1] < weight.shape[1]
             if found is not None and more and found.shape[0] == weight.shape[0]:
@@ -321,3 +325,16 @@ def copy_weights(source: nn.Module, target: nn.Module) -> None:
                 weight.copy_(found)
             else:
                 raise InputError(f"training.start_from is of another network: {name} differs")
+
+
+def _list_inputs(method: Bayesian) -> list[str]:
+    """What a network sees beside the image, in the order of its channels."""
+    given = method.parameterisation
+    there = {
+        "recall": getattr(method.network, "recall", False),
+        given.statistic: given.extra_images - 2 * given.compare,
+        "probes": given.probes,
+        "uncertainty": given.uncertainty,
+        "compare": given.compare,
+    }
+    return [name for name, count in there.items() if count]
