@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.records import read_table
+from tests.records import read_records, read_table
 
 import bcdm
 from bcdm.checkpoint.card import format_card
@@ -58,7 +58,7 @@ def test_parts_of_a_training_are_those_of_its_record() -> None:
     facts = json.loads((ROOT / "models/brain-mri/config.json").read_text())["facts"]
     parts = read_table(ROOT / "experiments/scans/README.md", "## What was learned")
     steps = sum(int(cells[0].split()[0].replace(",", "")) for cells in parts.values())
-    hours = sum(float(cells[1]) for cells in parts.values())
+    hours = max(row["hours"] for row in read_records("experiments/scans/learning.json"))
     assert len(parts) == 6
     assert facts["trained"].startswith(f"{steps:,} steps in six parts, ")
     assert facts["trained"].endswith(f"about {hours:.1f} hours of one core")
