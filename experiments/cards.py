@@ -50,7 +50,8 @@ def _list_cells(rows: Rows) -> list[tuple[str, str]]:
         if row["name"] in COUNTED:
             low, high = row["interval"]
             text = f"{row['value']:.0%} [{100 * low:.0f}, {100 * high:.0f}] of {case['images']}"
-            text += f", {case['red']:.0%} red" if case["red"] else ""
+            red = round(case["red"] * case["images"])
+            text += f", {red} red" if red else ""
             cells.append((f"{row['name']}: {case['wrong']}", _mark(row, text)))
         elif row["name"] == "coverage" and case["conformal"] == "after":
             low, high = row["interval"]

@@ -1,4 +1,4 @@
-"""Reconstruct images from measurements by sampling the true posterior.
+"""Images from measurements: posterior samples, how sure each pixel is, what speaks against it.
 
 The names below are imported when first used, so that the command line's help needs no torch.
 """

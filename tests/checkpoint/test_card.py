@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.records import read_records, read_table
 
 import bcdm
 from bcdm.checkpoint.card import format_card
 
-MODEL = Path(__file__).resolve().parents[2] / "models/ixi64-mri"
+ROOT = Path(__file__).resolve().parents[2]
+MODEL = ROOT / "models/ixi64-mri"
 
 
 def test_the_card_says_whether_masks_of_scanners_are_taken() -> None:
@@ -31,6 +33,35 @@ def test_the_card_says_which_sizes_a_model_is_for() -> None:
     assert "| for | sides of 128 to 512 pixels, 0.5 to 2.0 mm apart |" in card
     assert "complex: of the magnitude" in card
     assert "may lack conjugate symmetry" in card
+
+
+@pytest.mark.parametrize("name", ["brain-mri", "ixi64-mri-scanner", "faces64"])
+def test_the_card_says_how_a_model_was_trained(name: str) -> None:
+    """What its weights began with, all parts of it, and where its record is."""
+    folder = ROOT / "models" / name
+    content = json.loads((folder / "config.json").read_text())
+    card = (folder / "README.md").read_text()
+    assert format_card(content) == card
+    training, record = content["config"]["training"], content["facts"]["record"]
+    assert f"| what was measured | {record} in the repository of bcdm |" in card
+    assert (ROOT / record).exists()
+    steps = f"{training['steps']} steps of {training['batch']} images, seed {training['seed']}"
+    told = {
+        "brain-mri": f"| its last part | {steps} |",
+        "ixi64-mri-scanner": f"| training | {steps}, from the weights of ixi64-mri |",
+        "faces64": f"| training | {steps} |",
+    }
+    assert told[name] in card
+
+
+def test_parts_of_a_training_are_those_of_its_record() -> None:
+    facts = json.loads((ROOT / "models/brain-mri/config.json").read_text())["facts"]
+    parts = read_table(ROOT / "experiments/scans/README.md", "## What was learned")
+    steps = sum(int(cells[0].split()[0].replace(",", "")) for cells in parts.values())
+    hours = max(row["hours"] for row in read_records("experiments/scans/learning.json"))
+    assert len(parts) == 6
+    assert facts["trained"].startswith(f"{steps:,} steps in six parts, ")
+    assert facts["trained"].endswith(f"about {hours:.1f} hours of one core")
 
 
 def test_the_line_that_loads_a_model_works(masked: Path, monkeypatch: pytest.MonkeyPatch) -> None:

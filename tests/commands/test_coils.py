@@ -12,6 +12,7 @@ from bcdm import spool
 from bcdm.commands import cli
 from bcdm.problems.coils import draw_birdcage
 from bcdm.reconstruction import provenance
+from bcdm.reconstruction.items import RefusedError
 
 pytestmark = pytest.mark.filterwarnings("ignore::bcdm.problems.familiarity.UnfamiliarWarning")
 COILS, SIZE = 3, (20, 18)
@@ -63,6 +64,27 @@ def check_error(magnitude: np.ndarray, true: np.ndarray, most: float) -> None:
 
 
 PLAN = ("--samples", 9, "--calls", 4, "--noise-std", 3, "--force")
+
+
+@pytest.mark.parametrize("size", [(44, 18), (18, 10)])
+def test_a_size_that_the_model_was_not_trained_for_is_refused(
+    receivers: Path, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    """It is for sides of 12 to 40: said before anything is drawn, and red where it is forced."""
+    path, out = tmp_path / "scan.npz", tmp_path / "out"
+    np.savez(path, kspace=make_kspace(size=size)[0] * make_mask(size))
+    reason = f"images of {size[0]} x {size[1]} pixels, and it is for sides of 12 to 40"
+    arguments = ("reconstruct", path, "--model", receivers, "-o", out, *PLAN[:-1])
+    planned = run(*arguments, "--dry-run")
+    assert f"outside that of receivers: {reason}" in planned.output
+    refused = run(*arguments).exception
+    assert isinstance(refused, RefusedError)
+    assert str(refused).startswith(f"Not a measurement that receivers was made for: {reason}")
+    done = run(*arguments, "--force")
+    assert done.exit_code == 0, done.output
+    card = json.loads((out / "run.json").read_text())["trust"]
+    assert card["light"] == "red"
+    assert card["checks"][0]["reason"] == reason
 
 
 def test_coils_of_an_npz_become_magnitudes_in_the_units_of_the_file(

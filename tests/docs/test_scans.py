@@ -25,15 +25,6 @@ def test_coverage_of_scans_is_what_was_measured() -> None:
         assert cells == [str(count[mask]), *crps, *shares]
 
 
-def test_false_alarms_of_brain_mri_are_as_recorded() -> None:
-    rows = read_records("experiments/scans/trust.json")
-    right = [row for row in rows if row["name"] == "false alarms"]
-    count = sum(row["case"]["measurements"] for row in right)
-    flagged = round(sum(row["value"] * row["case"]["measurements"] for row in right))
-    text = (ROOT / "docs/trust.md").read_text()
-    assert f"of {count} of brain-mri {flagged} ({flagged / count:.0%})".replace("%", " %") in text
-
-
 def test_masks_that_brain_mri_takes_are_those_of_the_record() -> None:
     found = {r["case"]["masks"]: r["value"] for r in read_records("experiments/scans/masks.json")}
     kinds = {

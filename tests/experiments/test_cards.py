@@ -28,7 +28,7 @@ def test_a_row_a_case_and_a_column_a_model() -> None:
     assert table[0] == "|  | one | two |"
     assert table[2:] == [
         "| false alarms: nothing | **20% [10, 30] of 10** |  |",
-        "| noticed: noise | 80% [70, 90] of 20, 50% red | 80% [70, 90] of 20, 50% red |",
+        "| noticed: noise | 80% [70, 90] of 20, 10 red | 80% [70, 90] of 20, 10 red |",
         "| 80% intervals hold, object pixels | 75.0% [65.0, 85.0] |  |",
     ]
 

@@ -108,9 +108,13 @@ def test_items_of_several_sizes_are_given_as_magnitudes(model: Model) -> None:
             assert image.shape == (1, *size)
         assert one.samples is not None
         assert one.samples.is_complex()
-    # Sides of 12 to 40 are what the model is for; beyond them it is judged, not refused.
-    doubted = [[c.name for c in one.trust.checks if c.name == "size"] for one in outcomes]
-    assert doubted == [[], [], ["size"]]
+    # Sides of 12 to 40 are what the model is for; beyond them a card is red.
+    reason = "images of 50 x 16 pixels, and it is for sides of 12 to 40"
+    assert [reason in [c.reason for c in one.trust.checks] for one in outcomes] == [0, 0, 1]
+    assert outcomes[2].trust.light == "red"
+    (refused,) = reconstruct_items(model, items[2:], Plan(samples=9, calls=2))
+    assert refused.status == "refused"
+    assert reason in refused.reason
 
 
 def test_models_of_one_size_take_no_other(model: Model, masked_model: Model) -> None:

@@ -66,6 +66,25 @@ def test_sizes_that_a_model_makes(masked_model: Model) -> None:
         assert [fits_size(model, shape) for shape in shapes] == expected
 
 
+@pytest.mark.parametrize(
+    ("sides", "reason"),
+    [
+        ((16, 32), ""),
+        ((8, 16), ""),
+        ((17, 32), "images of 16 x 16 pixels, and it is for sides of 17 to 32"),
+        ((8, 15), "images of 16 x 16 pixels, and it is for sides of 8 to 15"),
+    ],
+)
+def test_sizes_that_a_model_was_not_trained_for(
+    masked_model: Model, images: Tensor, sides: tuple[int, int], reason: str
+) -> None:
+    scope = ScopeConfig(sides=sides, spacing=(1.0, 2.0))
+    config = masked_model.config.model_copy(update={"scope": scope})
+    measurement = Measurement.simulate(images, scale(masked_model, 1), 0.05, seed=0)
+    found = find_unfamiliar(replace(masked_model, config=config), measurement)
+    assert found == [reason] * len(images)
+
+
 def test_each_measurement_is_matched_alone(masked_model: Model, images: Tensor) -> None:
     own = scale(masked_model, 1).mask.reshape(1, 1, 16, 16)
     masks = torch.cat([own, torch.ones_like(own), own])

@@ -1,5 +1,6 @@
 """The model card: what a model is for, and how well it does, in words."""
 
+from pathlib import PurePath
 from typing import Any
 
 from bcdm.checkpoint.lesions import describe_lesions
@@ -46,9 +47,7 @@ def format_card(content: dict[str, Any], *, named: bool = True) -> str:
         f"| network | {facts.get('parameters', 0) / 1e6:.2f} M parameters |",
         f"| parameterisation | {config['parameterisation']['statistic']} statistic, "
         f"{config['parameterisation']['output']} output |",
-        f"| training | {training['steps']} steps of {training['batch']} images, "
-        f"seed {training['seed']} |",
-        *_tell_start(facts.get("specialised")),
+        *_tell_training(training, facts),
         *[f"| sha256 of {name} | `{value}` |" for name, value in content["hashes"].items()],
         "",
         "```",
@@ -78,11 +77,21 @@ def _list_paths(config: dict[str, Any]) -> str:
     return ", ".join(dict.fromkeys(f"`{part['path']}`" for part in parts))
 
 
-def _tell_start(specialised: dict[str, Any] | None) -> list[str]:
-    """Which model one was specialised from, and for what."""
-    if specialised is None:
-        return []
-    return [f"| specialised | from {specialised['from']}, for {specialised['operator']} |"]
+def _tell_training(training: dict[str, Any], facts: dict[str, Any]) -> list[str]:
+    """Steps, what they began with, and where it is told what came of them."""
+    steps = f"{training['steps']} steps of {training['batch']} images, seed {training['seed']}"
+    rows = []
+    if "trained" in facts:
+        rows += [f"| training | {facts['trained']} |", f"| its last part | {steps} |"]
+    else:
+        start = training.get("start_from")
+        begun = "" if start is None else f", from the weights of {PurePath(start).name}"
+        rows.append(f"| training | {steps}{begun} |")
+    if specialised := facts.get("specialised"):
+        rows.append(f"| specialised | from {specialised['from']}, for {specialised['operator']} |")
+    if "record" in facts:
+        rows.append(f"| what was measured | {facts['record']} in the repository of bcdm |")
+    return rows
 
 
 def _describe_scope(scope: dict[str, Any] | None) -> list[str]:

@@ -34,7 +34,10 @@ __all__ = ["cli", "main"]
 )
 @click.version_option(__version__, prog_name="bcdm")
 def cli() -> None:
-    """Reconstruct images from measurements by sampling the true posterior."""
+    """Reconstruct images from measurements.
+
+    Posterior samples, how sure each pixel is, and what speaks against it.
+    """
 
 
 for _command in (calls, deepinv, mixture, paper, trust):

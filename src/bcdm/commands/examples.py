@@ -5,7 +5,7 @@ import click
 __all__ = ["EXAMPLES", "show_examples"]
 
 EXAMPLES = {
-    "reconstruct": "bcdm reconstruct scan.h5 --model ixi64-mri-scanner -o out",
+    "reconstruct": "bcdm reconstruct scan.h5 --model brain-mri --calls 12 -o out",
     "inspect": "bcdm inspect scan.h5 --mask mask.npy",
     "verify": "bcdm verify out --input scan.h5",
     "feature": "bcdm feature out --box 3,20:28,30:38",
@@ -37,7 +37,7 @@ EXAMPLES = {
     "benchmark service": "bcdm benchmark service --smoke",
     "benchmark trust": "bcdm benchmark trust ixi64-mri --limit 40",
     "benchmark noise": "bcdm benchmark noise ixi64-mri --limit 40",
-    "benchmark calls": "bcdm benchmark calls ixi64-mri --limit 16 --calls 10 --calls 20",
+    "benchmark calls": "bcdm benchmark calls ixi64-mri --limit 16 --calls 10,20",
     "benchmark deepinv": "bcdm benchmark deepinv --only MRI --json deepinv.json",
     "benchmark mixture": "bcdm benchmark mixture --method mypackage.methods:Mine",
     "benchmark paper": "bcdm benchmark paper --task inpaint --out inpaint --smoke",

@@ -28,11 +28,13 @@ class UnfitError(InputError):
 def find_unfamiliar(model: Model | Guest, measurement: Measurement) -> list[str]:
     """Why each measurement is none of those that a model was trained for; "" if it is one.
 
-    Operator and noise level of a model of a family, the operator of any other. A guest was trained
-    for none.
+    The size of its images where a model names sizes; operator and noise level of a model of a
+    family, the operator of any other. A guest was trained for none.
     """
     if isinstance(model, Guest):
         return [""] * len(measurement.y)
+    if size := _explain_size(model, measurement.image.shape):
+        return [size] * len(measurement.y)
     if model.familiarity is not None:
         return [verdict.reason for verdict in model.familiarity.judge(measurement)]
     reasons = []
@@ -62,10 +64,23 @@ def check_size(model: Model, shape: tuple[int, ...], name: str = "the measuremen
 
 
 def fits_size(model: Model, shape: tuple[int, ...]) -> bool:
-    """Whether a model makes images (C, H, W); one with a scope makes other sizes, too."""
+    """Whether a model makes images (C, H, W); one with a scope makes other sizes, too.
+
+    Whether they are in its scope is another question: see `find_unfamiliar`.
+    """
     own = tuple(model.shape)
     other = model.config.scope is not None and len(shape) == len(own) and shape[:1] == own[:1]
     return tuple(shape) == own or other
+
+
+def _explain_size(model: Model, shape: tuple[int, ...]) -> str:
+    """Why images (C, H, W) are outside of a model's scope; "" if they are not."""
+    if model.config.scope is None:
+        return ""
+    (low, high), (rows, columns) = model.config.scope.sides, shape[-2:]
+    if low <= min(rows, columns) <= max(rows, columns) <= high:
+        return ""
+    return f"images of {rows} x {columns} pixels, and it is for sides of {low} to {high}"
 
 
 def check_operator(operator: LinearOperator, model: Model) -> None:

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from bcdm.checkpoint import Guest, Model
 from bcdm.checkpoint.calibration import Calibration
-from bcdm.checkpoint.settings import ScopeConfig
 from bcdm.measurement import Measurement
 from bcdm.trust.card import Check, Trust, find_light
 from bcdm.trust.comparing import compare
@@ -84,7 +83,6 @@ def judge_plainly(
             checks[-1] += _describe_guest(model)
         else:
             checks[-1] += _judge_noise(model.config.noise_std, float(levels[number]))
-            checks[-1] += _judge_size(model.config.scope, tuple(preview.shape[-2:]))
     return checks
 
 
@@ -106,15 +104,6 @@ def _judge_noise(trained: float | tuple[float, float], std: float) -> list[Check
     value = f"{std:.3g} instead of {trained:.3g}, in the model's units"
     reason = "the noise is not as strong as in training: intervals may be too narrow or too wide"
     return [Check("noise of training", value, "doubtful", reason)]
-
-
-def _judge_size(scope: ScopeConfig | None, size: tuple[int, ...]) -> list[Check]:
-    """A doubt where a model of any size is given one that it was not trained for."""
-    if scope is None or scope.sides[0] <= min(size) <= max(size) <= scope.sides[1]:
-        return []
-    low, high = scope.sides
-    value = f"{size[0]} x {size[1]} pixels, sides of training {low} to {high}"
-    return [Check("size", value, "doubtful", "images of this size are none of training")]
 
 
 def _describe_guest(guest: Guest) -> list[Check]:

@@ -1,0 +1,80 @@
+"""Rates of docs/trust.md are those of the records."""
+
+import pytest
+from tests.records import ROOT, drop_zero, read_records, read_table
+
+PAGE = ROOT / "docs/trust.md"
+LESIONS = {"ixi64-mri": "ixi64-mri", "ixi64-mri-scanner": "results", "brain-mri": "brain-mri"}
+
+
+def count(model: str, wrong: str) -> tuple[int, int, int] | None:
+    """Measurements that were flagged, all of them, and red ones; None if there is no record."""
+    for row in read_records(f"experiments/trust/{model}.json"):
+        case = row["case"]
+        if case.get("wrong") == wrong:
+            whole = case["images"]
+            return round(row["value"] * whole), whole, round(case["red"] * whole)
+    return None
+
+
+def test_wrong_lights_are_those_of_the_records() -> None:
+    rows = read_table(PAGE, "**How often it is wrong.**")
+    (right, *rest) = rows.pop("brain-mri")
+    assert right == "{} of {}".format(*count_coils())
+    assert rest == ["not measured"] * 3
+    for model, (right, taken, green, red) in rows.items():
+        flagged = count(model, "nothing")
+        assert flagged
+        assert right == f"{flagged[0]} of {flagged[1]}"
+        again = count(model, "nothing, scale taken from the data")
+        assert taken == (f"{again[0]} of {again[1]}" if again else "")
+        other = count(model, "another contrast, all sets together")
+        assert green == (f"{other[1] - other[0]} of {other[1]}" if other else "")
+        assert red == (f"{other[2]} of {other[1]}" if other else "")
+
+
+def count_coils() -> tuple[int, int]:
+    """Right scans of brain-mri that were flagged, and all of them."""
+    rows = read_records("experiments/scans/trust.json")
+    right = [row for row in rows if row["name"] == "false alarms"]
+    whole = sum(row["case"]["measurements"] for row in right)
+    return round(sum(row["value"] * row["case"]["measurements"] for row in right)), whole
+
+
+def test_shares_in_words_follow_from_the_counts() -> None:
+    models = list(read_table(PAGE, "**How often it is wrong.**"))
+    others = [
+        count(model, "another contrast, all sets together")
+        for model in models
+        if model != "brain-mri"
+    ]
+    shares = [round(100 * red / whole) for _, whole, red in filter(None, others)]
+    assert f"of another contrast {min(shares)} to {max(shares)} % are red" in PAGE.read_text()
+    alarms = [count(model, "nothing") for model in models if model != "brain-mri"]
+    rates = [flagged / whole for flagged, whole, *_ in [*filter(None, alarms), count_coils()]]
+    told = f"flagged in {100 * min(rates):.0f} to {100 * max(rates):.0f} %, by model"
+    assert told in (ROOT / "docs/tutorials/trust-card.md").read_text()
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_what_becomes_of_lesions_is_as_recorded(place: int) -> None:
+    model = list(LESIONS)[place]
+    rows = read_records(f"experiments/lesions/{LESIONS[model]}.json")
+    found = {(row["case"]["regions"], row["name"]): row["value"] for row in rows}
+    assert {row["case"]["model"] for row in rows} == {model}
+    discs, healthy = "all discs", "healthy places, subjects of test"
+    assert found[discs, "direction right"] == 1
+    widened = "coverage of widened 80 % intervals"
+    shares = [
+        found[discs, "outside of the range of samples"],
+        found[discs, "green cards"],
+        found[discs, widened],
+        found[healthy, "coverage of 80 % intervals"],
+        found[healthy, widened],
+    ]
+    told = [cells[place] for cells in read_table(PAGE, "**Believe the direction").values()]
+    assert told == [
+        f"{found[discs, 'number of regions']:.0f}",
+        drop_zero(found[discs, "part of the contrast in the mean"]),
+        *(f"{100 * share:.0f}" for share in shares),
+    ]
