@@ -9,9 +9,10 @@ from torch import Tensor
 from bcdm.diffusion import Denoiser, NoiseLevel, Schedule
 from bcdm.errors import ShapeError
 from bcdm.measurement import Measurement
-from bcdm.tensors import ImageSpec
+from bcdm.operators import LinearOperator
+from bcdm.tensors import ImageSpec, fit
 
-__all__ = ["BoundDenoiser", "Method", "check_batch"]
+__all__ = ["BoundDenoiser", "Method", "check_batch", "solve_seen"]
 
 
 class Method(Protocol):
@@ -65,3 +66,14 @@ def check_batch(measurement: Measurement, x_t: Tensor) -> None:
             f"{count} measurements are bound but x_t holds {len(x_t)} images: draw one of each at "
             f"a time (indices=range({count})), or bind one"
         )
+
+
+def solve_seen(operator: LinearOperator, a: Tensor, b: Tensor, x: Tensor) -> Tensor:
+    r"""$(a I + b A^\top A)^{-1} x$ for an $x$ that is $A^\top$ of something.
+
+    Only rounding of such an image lies where nothing is measured; a small $a$ must not divide it.
+    """
+    if not operator.closed_form:
+        return operator.solve(a, b, x)
+    first, second = fit(x, a, b)
+    return operator.gram_function(lambda e: (e > 0) / (first + second * e), x)

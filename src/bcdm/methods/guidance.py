@@ -13,7 +13,7 @@ from torch import Tensor
 from bcdm.diffusion import Denoiser, NoiseLevel
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
-from bcdm.methods.base import BoundDenoiser
+from bcdm.methods.base import BoundDenoiser, solve_seen
 from bcdm.tensors import fit, inner
 
 __all__ = ["DMPS", "DPS", "PiGDM", "PostConditioned"]
@@ -140,7 +140,8 @@ class DMPS:
             operator = measurement.operator
             # A^T (a + b A A^T)^-1 = (a + b A^T A)^-1 A^T: the image-side solve serves.
             away = measurement.back_projection - operator.gram(x_t) / alpha
-            pulled = operator.solve(measurement.std**2, (level.sigma / level.alpha) ** 2, away)
+            spread = (level.sigma / level.alpha) ** 2
+            pulled = solve_seen(operator, measurement.std**2, spread, away)
             return self.prior(x_t, level), scale * pulled
 
         return _guide(self.prior, measurement, likelihood)
@@ -175,7 +176,7 @@ class PiGDM:
                 mean = self.prior(x_t, level)
                 away = measurement.back_projection - operator.gram(mean.detach())
                 spread = level.sigma**2 / (level.alpha**2 + level.sigma**2)
-                pulled = operator.solve(measurement.std**2, spread, away)
+                pulled = solve_seen(operator, measurement.std**2, spread, away)
                 (score,) = torch.autograd.grad(mean, x_t, pulled)
             return mean.detach(), self.weight * score
 

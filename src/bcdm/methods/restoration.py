@@ -11,7 +11,7 @@ from torch import Tensor
 from bcdm.diffusion import Denoiser, NoiseLevel, Sampler, Step
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
-from bcdm.methods.base import BoundDenoiser, check_batch
+from bcdm.methods.base import BoundDenoiser, check_batch, solve_seen
 from bcdm.operators.iteration import conjugate_gradients
 from bcdm.tensors import fit
 
@@ -109,9 +109,9 @@ class DiffPIR:
 
         def mean_given_data(x_t: Tensor, level: NoiseLevel) -> Tensor:
             rho = self.weight * (measurement.std * level.alpha / level.sigma) ** 2
-            (pull,) = fit(x_t, rho)
-            right = measurement.back_projection + pull * self.prior(x_t, level)
-            return measurement.operator.solve(rho, 1.0, right)
+            operator, mean = measurement.operator, self.prior(x_t, level)
+            away = measurement.back_projection - operator.gram(mean)
+            return mean + solve_seen(operator, rho, torch.ones_like(rho), away)
 
         return BoundDenoiser(self.prior, mean_given_data, measurement)
 
