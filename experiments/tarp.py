@@ -96,7 +96,7 @@ def examine_gaussian(model: Model, images: Tensor, command: str) -> Iterator[Rec
         posterior = prior.condition(one)
         samples.append(posterior.sample(SAMPLES, seed=1 + k))
         means.append(posterior.mean[None])
-        estimates.append(model.method.parameterisation.estimate_linearly(one))
+        estimates.append(model.scales.estimate_linearly(one))
     drawn, exact = Drawn(torch.stack(samples, 1), truth, torch.cat(estimates)), torch.cat(means)
     for way, width in [(1.0, width) for width in WIDTHS] + [(way, 1.0) for way in WAYS]:
         case = {"prior": "Gaussian, exact", "way of the mean": way, "width": width}

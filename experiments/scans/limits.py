@@ -52,7 +52,7 @@ class Judge:
             network.iterations = passes
             found[f"passes {passes}"] = find_error(self.estimate(case), case)
         network.iterations = trained
-        linear = self.model.method.parameterisation.estimate_linearly(case.measurement)
+        linear = self.model.scales.estimate_linearly(case.measurement)
         found["linear"] = find_error(linear[0, 0].abs(), case)
         found[self.rival.name] = min(
             self.rival.try_weight(weight, case) for weight in self.rival.weights

@@ -73,7 +73,7 @@ def test_a_scan_of_several_coils() -> None:
     operator = Sense(draw_birdcage(size, 8, rng=rng), mask)
     measurement = bcdm.Measurement.simulate(x, operator, 0.02, seed=0)
     mean = bcdm.posterior_mean(model.condition(measurement))
-    linear = model.method.parameterisation.estimate_linearly(measurement)
+    linear = model.scales.estimate_linearly(measurement)
     error, control = (float((part - x).abs().square().mean().sqrt()) for part in (mean, linear))
     assert error < 0.7 * control
     squared = measurement.residual(mean).abs().square().sum()

@@ -82,7 +82,9 @@ def test_residual_scale_is_the_spread_a_white_prior_leaves(schedule) -> None:
             Measurement(torch.zeros(1, 5).double(), Dense(eye), float(level.sigma / level.alpha))
         )
         torch.testing.assert_close(spread @ spread.mT, both.covariance, rtol=1e-8, atol=1e-8)
-        assert float(parameterisation.scale(level)) >= float(both.covariance.diag().max().sqrt())
+        assert float(parameterisation.scales.unknown(level)) >= float(
+            both.covariance.diag().max().sqrt()
+        )
 
 
 def test_wiener_is_the_exact_mean_of_a_white_prior() -> None:
@@ -116,7 +118,7 @@ def test_more_power_in_what_is_known() -> None:
         exact = prior.condition(posterior)
         estimate = method.condition(posterior)(x_t, level)
         torch.testing.assert_close(estimate, exact.denoise(x_t, level), rtol=1e-4, atol=1e-4)
-        linear = parameterisation.estimate_linearly(posterior)
+        linear = parameterisation.scales.estimate_linearly(posterior)
         torch.testing.assert_close(linear, exact.mean[None], rtol=1e-4, atol=1e-4)
 
 
@@ -183,7 +185,7 @@ def test_dual_input_starts_as_the_denoiser_of_a_white_prior() -> None:
     mean = 0.49 * alpha * x / (0.49 * alpha**2 + sigma**2)
     torch.testing.assert_close(given.unit * given.project(0 * x), mean)
     scale = given.unit * (given.project(torch.ones_like(x)) - given.project(0 * x))
-    torch.testing.assert_close(scale[:, 0, 0, 0], parameterisation.scale(level))
+    torch.testing.assert_close(scale[:, 0, 0, 0], parameterisation.scales.unknown(level))
     assert given.extra is not None
     torch.testing.assert_close(0.7 * given.extra, measurement.back_projection)
 
@@ -248,7 +250,7 @@ def test_probes_show_what_is_unknown() -> None:
     extra = parameterisation.prepare(Conditioning(measurement, level), x).extra
     assert extra is not None
     assert extra.shape == (2, parameterisation.extra_channels, 6, 8)
-    alone = 1 / parameterisation.scale(level) ** 2
+    alone = 1 / parameterisation.scales.unknown(level) ** 2
     shown = (1 + 100 / alone[:, None, None] * mask) ** -0.5
     torch.testing.assert_close(extra[:, 0], shown.expand(2, 6, 8))
     torch.testing.assert_close(extra[:, 1].abs(), extra[:, 0])
@@ -269,7 +271,9 @@ def test_the_map_of_uncertainty_is_that_of_each_pixel() -> None:
     mask[:, 16:] = True
     x = normal(2, 1, 32, 32, seed=0)
     found = _map_uncertainty(Measurement.simulate(x, PixelMask(mask), 0.1, seed=1), x)
-    alone = 1 / Parameterisation(prior_std=0.7).scale(VP().level(torch.zeros(1).double())) ** 2
+    alone = (
+        1 / Parameterisation(prior_std=0.7).scales.unknown(VP().level(torch.zeros(1).double())) ** 2
+    )
     shown = float((1 + 100 / alone) ** -0.5)
     torch.testing.assert_close(found[..., :12], torch.zeros(2, 1, 32, 12))
     torch.testing.assert_close(found[..., 20:].exp(), torch.full((2, 1, 32, 12), shown))

@@ -65,7 +65,7 @@ def test_scores_are_logarithms_of_what_is_measured(masked_model: Model, images: 
     measured = Measurement.simulate(images, masked_model.operator, 0.05, seed=1)
     preview = images + 0.1 * measured.y
     rows = find_scores(masked_model, measured, looks, preview, images[None] * 0.9)
-    linear = masked_model.method.parameterisation.estimate_linearly(measured)
+    linear = masked_model.scales.estimate_linearly(measured)
     held = score_held_out(masked_model, measured)
     assert held is not None
     expected = {

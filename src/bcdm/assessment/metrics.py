@@ -120,11 +120,12 @@ class Scores:
 
 
 def _find_hidden(measurement: Measurement, x: Tensor) -> Tensor | None:
-    """Pixels that a pixel mask does not show."""
+    """Pixels that a pixel mask does not show; None where the data are no pixels, or are all."""
     mask = measurement.data_mask
-    if mask is None or measurement.y.is_complex():
+    if mask is None or measurement.y.is_complex() or measurement.y.shape != x.shape:
         return None
-    return (~mask).expand(x.shape)
+    hidden = (~mask).expand(x.shape)
+    return hidden if bool(hidden.flatten(1).any(1).all()) else None
 
 
 def open_lpips(path: Path | None, data: Path | None) -> LPIPS | None:

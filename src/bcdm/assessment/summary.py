@@ -58,6 +58,7 @@ def summarise(
     other = {"method": CONTROL}
     theirs = _list_numbers(control, base | other, exact, model, options, subjects, record)
     whole = base | effort[_ALL]
+    one_call = base | {"estimate": "one-call mean"} | effort["one-call mean"]
     required = REQUIRED if options.strict else {}
     a, b = (judged.scores.get(*_CRPS) for judged in (own, control))
     interval = bootstrap(a, b, groups=subjects)
@@ -66,7 +67,7 @@ def summarise(
     records = [mine.pop(_CRPS), theirs.pop(_CRPS), over]
     for name, number in mine.items():
         records += [number, theirs[name]] if name in theirs else [number]
-    return records + _judge(own.scores, whole, record, options.strict, subjects)
+    return records + _judge(own.scores, one_call, whole, record, options.strict, subjects)
 
 
 def _describe(model: Model, options: Options, count: int) -> dict[str, object]:
@@ -145,7 +146,8 @@ def _list_numbers(
 
 def _judge(
     scores: Scores,
-    case: dict[str, object],
+    one_call: dict[str, object],
+    whole: dict[str, object],
     record: Callable[..., Record],
     strict: bool,
     subjects: Sequence[str],
@@ -158,18 +160,17 @@ def _judge(
     }
     covered = float(scores.get("coverage 90%", "all pixels").mean())
     square = float(scores.get("chi-square per degree of freedom", "single sample").mean())
-    rows: list[tuple[str, float, str, tuple[float, float] | None]] = [
-        (name, float(gain.mean()), "dB", bootstrap(gain, groups=subjects))
-        for name, gain in gains.items()
-    ]
-    rows += [
-        ("distance of 90 % coverage from .9", abs(covered - 0.9), "", None),
-        ("distance of chi-square from 1", abs(square - 1), "", None),
-    ]
-    return [
-        record(name, case, value, unit, interval, REQUIRED[name] if strict else None)
-        for name, value, unit, interval in rows
-    ]
+    required = REQUIRED if strict else {}
+    rows = []
+    for name, gain in gains.items():
+        interval = bootstrap(gain, groups=subjects)
+        rows.append(record(name, one_call, float(gain.mean()), "dB", interval, required.get(name)))
+    for name, away in (
+        ("distance of 90 % coverage from .9", abs(covered - 0.9)),
+        ("distance of chi-square from 1", abs(square - 1)),
+    ):
+        rows.append(record(name, whole, away, "", None, required.get(name)))
+    return rows
 
 
 def write_card(folder: Path, records: list[Record], command: str) -> None:

@@ -142,7 +142,7 @@ def _score(model: Model, images: Tensor, masks: Tensor, exam: Exam) -> Numbers:
         part = measurement.select(rows)
         items = identify(part)
         means.append(posterior_mean(model.condition(part), seed=exam.seed, items=items))
-        linear.append(model.method.parameterisation.estimate_linearly(part))
+        linear.append(model.scales.estimate_linearly(part))
     judge = model.familiarity
     if judge is None:
         raise InputError(f"{model.config.name} was trained for one operator, not for a family")

@@ -230,7 +230,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
         raw = yaml.safe_load(find_settings(path).read_text())
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
-    except yaml.YAMLError as error:
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise InputError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(raw, dict):
         raise InputError(f"{path} holds no settings: start from one that `bcdm settings` lists")

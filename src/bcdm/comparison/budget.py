@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bcdm.checkpoint.settings import load_config
 from bcdm.errors import InputError
 from bcdm.files import write_text
 from bcdm.training import run as training
@@ -75,7 +76,7 @@ def train_for(
     if budget is None:
         budget = given
         if budget is None:
-            seconds = training.time_step(base, changes, data, device=device)
+            seconds = training.time_settings(load_config(base, changes), data, device=device)
             budget = Budget(minutes, seconds, max(1, round(60 * minutes / seconds)))
         write_budget(timed, "budget", budget)
     elif given is not None and given.steps != budget.steps:

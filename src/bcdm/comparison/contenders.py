@@ -66,7 +66,7 @@ KINDS = (
     "ddrm",
     "mmps",
 )
-_UNCLIPPED = ("least_squares", "total_variation", "linear_gaussian")
+_WITHOUT_CALLS = ("least_squares", "total_variation", "linear_gaussian")
 _GUIDED = {"dps": DPS, "dmps": DMPS, "pigdm": PiGDM, "diffpir": DiffPIR}
 
 
@@ -86,7 +86,8 @@ class ContenderConfig(BaseModel):
         sampler: "package.module:name" of a sampler, called without arguments.
         weight: Of guidance or regularisation; several are tuned on the validation split.
         churn: Of DPM-Solver++; several are tuned alike. None: the paper's ancestral steps.
-        calls: Network calls per sample; 0 for estimates without samples.
+        calls: Network calls per sample, which a kind that draws samples needs; 0 for estimates
+            without samples, and for a method from elsewhere that gives one.
         iterations: Of MMPS in each call, a product with the network's Jacobian each; several are
             tuned alike. Of a learned Jacobian two often do better than five.
         clip: Whether means are clipped to the range of images, as is usual for networks that
@@ -120,10 +121,16 @@ class ContenderConfig(BaseModel):
         return (given,) if isinstance(given, bool | int) else given
 
     @model_validator(mode="after")
+    def _check_calls(self) -> Self:
+        if self.kind not in (*_WITHOUT_CALLS, "mean") and not self.outside and not self.calls:
+            raise ValueError(f"{self.kind} draws samples: say by how many `calls` of the network")
+        return self
+
+    @model_validator(mode="after")
     def _check_clip(self) -> Self:
         if not self.clip:
             raise ValueError("clip is true, false or [false, true]")
-        fixed = self.kind in _UNCLIPPED or self.outside
+        fixed = self.kind in _WITHOUT_CALLS or self.outside
         if any(self.clip) and (fixed or self.network is None):
             raise ValueError("clip is for what a network of this study gives, by a method of bcdm")
         return self

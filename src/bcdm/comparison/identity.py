@@ -83,7 +83,9 @@ def _describe_plugs(task: Task, config: ContenderConfig) -> Sequence[object]:
     plugs += [config.kind] if config.outside else []
     sources = [hash_source(resolve(plug)) for plug in plugs if plug is not None]
     metrics = task.model_dump(mode="json", include={"metrics"})["metrics"]
-    return [metrics, sources] if sources else []
+    # A method from elsewhere takes a weight that is stated, also where it is the usual one.
+    stated = [config.weight] if config.outside and "weight" in config.model_fields_set else []
+    return [metrics, sources, *stated] if sources else []
 
 
 def _hash_path(path: Path) -> str:

@@ -135,7 +135,7 @@ def _read(path: Path, depth: int = 6) -> dict[str, Any]:
     """The settings of a file over those of the file that it extends."""
     try:
         content = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InputError(f"{path} is no task: {' '.join(str(error).split())[:300]}") from None
     if not isinstance(content, dict):
         raise InputError(f"{path} is no task: it holds no settings")
@@ -147,6 +147,9 @@ def _read(path: Path, depth: int = 6) -> dict[str, Any]:
     networks = {**parent.get("networks", {}), **content.get("networks", {})}
     changes = [*parent.get("set", ()), *content.get("set", ())]
     known = parent.get("methods", {})
+    for name in ("networks", "methods"):
+        if not isinstance(content.get(name, {}), dict):
+            raise InputError(f"{path} is no task: {name} maps names to settings")
     chosen = content.get("methods", known).items()
     methods = {name: known.get(name) if own is None else own for name, own in chosen}
     return parent | content | {"networks": networks, "set": changes, "methods": methods}

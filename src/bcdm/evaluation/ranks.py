@@ -13,10 +13,11 @@ def resolves(count: int, level: float) -> bool:
 
 
 def find_interval(values: Tensor, level: float) -> tuple[Tensor, Tensor]:
-    """The central interval over samples (S, ...) that holds the truth with probability `level`.
+    """The central interval over samples (S, ...) that holds the truth with about `level`.
 
-    Of S samples and the truth every rank is equally likely, so its ends are means between order
-    statistics.
+    Of S samples and the truth every rank is equally likely, so its ends lie between order
+    statistics. Between two of them the probability is not linear: of Gaussians 16 samples hold
+    81.4 % at .8, 4 samples 52.7 % at .5.
     """
     count = len(values)
     if not resolves(count, level):

@@ -11,7 +11,6 @@ from torch import Tensor
 from bcdm.conditioning import Conditioning
 from bcdm.diffusion import NoiseLevel
 from bcdm.errors import InputError
-from bcdm.measurement import Measurement
 from bcdm.methods.outputs import Image, Output, Projection, Residual
 from bcdm.methods.rivals import BridgePlace, BridgeStep, Denoised, Dual, DualWiener, Noise
 from bcdm.methods.statistics import Joint, Normalised, Pivot, Statistic, Whitened, Wiener
@@ -184,28 +183,20 @@ class Parameterisation:
         more = torch.cat(channels, 1) if channels else None
         return Prepared(seen, project, whole, weight, log_snr, more, compare, settle)
 
-    def estimate_linearly(self, measurement: Measurement) -> Tensor:
-        """The Wiener estimate of x_0 from y alone, under the same prior."""
-        return self.scales.estimate_linearly(measurement)
-
-    def scale(self, level: NoiseLevel) -> Tensor:
-        r"""$s \sigma (s^2 \alpha^2 + \sigma^2)^{-1/2}$: what $x_t$ alone leaves unknown."""
-        return self.scales.unknown(level)
-
     def weigh(self, level: NoiseLevel) -> Tensor:
         """What squared errors at a level count in training."""
         return self._make_output().weigh(level, self.scales)
 
     def _tell(self, level: NoiseLevel, left: Tensor) -> Tensor:
         """The log-SNR of an x_t that alone would leave unknown what both leave, (B,)."""
-        precision = 1 / (self.scale(level).to(left.device) ** 2 * left)
+        precision = 1 / (self.scales.unknown(level).to(left.device) ** 2 * left)
         ratio = (precision - self.prior_std**-2).clamp_min(torch.finfo(precision.dtype).tiny)
         # Rounding aside, data never make it less.
         return torch.maximum(ratio.log(), level.log_snr.to(ratio)).clamp_min(_FAINTEST)
 
     def _reach(self, level: NoiseLevel, left: Tensor | None) -> Tensor:
         """Pixels that a phase is averaged over: the less is known, the more, (B,) or (1,)."""
-        unknown = self.scale(level) / self.prior_std
+        unknown = self.scales.unknown(level) / self.prior_std
         if left is not None:
             unknown = unknown.to(left.device) * left.sqrt()
         return _LEAST + (_MOST - _LEAST) * unknown

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from bcdm.diffusion import Denoiser, NoiseLevel, Sampler, Step
+from bcdm.diffusion import Denoiser, NoiseLevel, Sampler, Step, to_noise
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.methods.base import BoundDenoiser, check_batch, solve_seen
@@ -133,16 +133,13 @@ class Renewal(Sampler):
     def advance(self, denoiser: Denoiser, x_t: Tensor, step: Step) -> tuple[Tensor, None]:
         """One step."""
         mean = denoiser(x_t, step.t)
-        alpha, sigma, kept, fresh, after = fit(
+        kept, fresh, after = fit(
             x_t,
-            step.t.alpha,
-            step.t.sigma,
             (1 - self.renewed) ** 0.5 * step.s.sigma,
             self.renewed**0.5 * step.s.sigma,
             step.s.alpha,
         )
-        noise = (x_t - alpha * mean) / sigma
-        return after * mean + kept * noise + fresh * step.draw(0), None
+        return after * mean + kept * to_noise(mean, x_t, step.t) + fresh * step.draw(0), None
 
 
 @dataclass(frozen=True)

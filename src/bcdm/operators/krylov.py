@@ -82,7 +82,7 @@ class Iterative(LinearOperator):
         """As `gram_function`, with how it converged; not differentiable."""
         with torch.no_grad():
             found = self._apply(f, x, self.tolerance)
-            return found.x, self._report(found)
+            return found.x, ConvergenceReport(found.taken, found.error, self.tolerance)
 
     @property
     def closed_form(self) -> bool:
@@ -111,7 +111,7 @@ class Iterative(LinearOperator):
         with torch.no_grad():
             shift, scale = fit(x, a, b)
             found = self._invert(shift, scale, x, self.tolerance)
-            return found.x, self._report(found)
+            return found.x, ConvergenceReport(found.taken, found.error, self.tolerance)
 
     def _invert(self, a: Tensor, b: Tensor, x: Tensor, tolerance: float | Tensor) -> Found:
         return conjugate_gradients(
@@ -124,12 +124,11 @@ class Iterative(LinearOperator):
     def _apply(self, f: Spectral, x: Tensor, tolerance: float | Tensor) -> Found:
         return lanczos(self.gram, f, x, iterations=self.iterations, tolerance=tolerance)
 
-    def _report(self, found: Found) -> ConvergenceReport:
-        return ConvergenceReport(found.taken, found.error, self.tolerance)
-
-    def _judge(self, found: Found, what: str) -> Tensor:
+    def _judge(self, found: Found, what: str, tolerance: float | Tensor) -> Tensor:
         if not found.converged:
-            report = self._report(found)
+            # Of samples with tolerances of their own the strictest is told.
+            asked = float(torch.as_tensor(tolerance).min())
+            report = ConvergenceReport(found.taken, found.error, asked)
             warnings.warn(f"{what} stopped early: {report}", ConvergenceWarning, stacklevel=4)
         return found.x
 
@@ -247,7 +246,8 @@ class _Solve(torch.autograd.Function):
         operator: Iterative,
         tolerance: float | Tensor,
     ) -> Tensor:
-        z = operator._judge(operator._invert(a, b, x, tolerance), "conjugate gradients")
+        found = operator._invert(a, b, x, tolerance)
+        z = operator._judge(found, "conjugate gradients", tolerance)
         ctx.operator, ctx.tolerance = operator, tolerance
         ctx.save_for_backward(z, a, b)
         return z
@@ -257,7 +257,7 @@ class _Solve(torch.autograd.Function):
         z, a, b = ctx.saved_tensors
         operator = ctx.operator
         found = operator._invert(a, b, grads[0], ctx.tolerance)
-        dx = operator._judge(found, "conjugate gradients (backward)")
+        dx = operator._judge(found, "conjugate gradients (backward)", ctx.tolerance)
         da = db = None
         if ctx.needs_input_grad[1]:
             da = -expand(inner(dx, z), a.ndim).sum_to_size(a.shape)
@@ -274,9 +274,10 @@ class _Function(torch.autograd.Function):
         ctx: Any, x: Tensor, f: Spectral, operator: Iterative, tolerance: float | Tensor
     ) -> Tensor:
         ctx.operator, ctx.f, ctx.tolerance = operator, f, tolerance
-        return operator._judge(operator._apply(f, x, tolerance), "Lanczos")
+        return operator._judge(operator._apply(f, x, tolerance), "Lanczos", tolerance)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         found = ctx.operator._apply(ctx.f, grads[0], ctx.tolerance)
-        return ctx.operator._judge(found, "Lanczos (backward)"), None, None, None
+        x = ctx.operator._judge(found, "Lanczos (backward)", ctx.tolerance)
+        return x, None, None, None

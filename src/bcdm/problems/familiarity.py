@@ -126,7 +126,7 @@ class Familiarity:
         channels = image.shape[0]
         probes = (
             _make_probes((image.shape[1], image.shape[2]))
-            .to(image.dtype)
+            .to(image.device, image.dtype)
             .expand(-1, channels, -1, -1)
             / channels**0.5
         )
@@ -143,7 +143,8 @@ class Familiarity:
         seen = (probes.conj() * shown).real.flatten(-3).sum(-1)
         partly = (seen - size**2).clamp_min(0)
         local = _measure_norm(moved - shown.roll(_SHIFT, (-2, -1)))
-        return _Descriptions(torch.cat([size, partly.sqrt(), local], 1).double(), powers, parts)
+        places = torch.cat([size, partly.sqrt(), local], 1).double()
+        return _Descriptions(places.cpu(), powers.cpu(), parts.cpu())
 
     @cached_property
     def cloud(self) -> Cloud:

@@ -211,9 +211,9 @@ class Holes(Family):
         if shape == "strokes":
             return PixelMask(patterns.draw_free_form(size, hidden, seed=rng))
         slim = 1.0 if shape == "centre" else math.exp(rng.uniform(-0.5, 0.5))
-        pixels = math.sqrt(hidden * size[0] * size[1])
+        share = math.sqrt(hidden)
         box = [
-            min(max(1, round(pixels * s)), side)
+            min(max(1, round(share * side * s)), side)
             for s, side in zip((slim, 1 / slim), size, strict=True)
         ]
         if shape == "centre":

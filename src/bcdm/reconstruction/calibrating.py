@@ -390,7 +390,7 @@ def _describe_all(
     for _, measurement in measure(model, images, first, seed, data):
         denoiser = model.method.condition(measurement)
         mean = posterior_mean(denoiser, seed=seed, items=identify(measurement))
-        linear = model.method.parameterisation.estimate_linearly(measurement)
+        linear = model.scales.estimate_linearly(measurement)
         bright = find_brightness(linear, model.config.data.value_range[0])
         described = look(model, measurement, mean) | {"brightness": bright}
         for name, description in described.items():

@@ -163,19 +163,15 @@ class Posterior:
         """Writes mean, standard deviation, interval, samples and preview to an .npz file.
 
         `low` and `high` are the ends of the interval of `level`: .8, or what the samples can tell
-        if they are few. Of complex images these and `std` are of magnitudes.
+        if they are few. Of complex images these and `std` are of magnitudes. A single sample has
+        neither interval nor standard deviation.
         """
-        level = min(0.8, (len(self.samples) - 1) / (len(self.samples) + 1))
-        low, high = self.interval(level)
-        parts = {
-            "mean": self.mean,
-            "std": self.std,
-            "level": torch.tensor(level, dtype=torch.float64),
-            "low": low,
-            "high": high,
-            "samples": self.samples,
-            "preview": self.preview,
-        }
+        parts = {"mean": self.mean, "samples": self.samples, "preview": self.preview}
+        if len(self.samples) > 1:
+            level = min(0.8, (len(self.samples) - 1) / (len(self.samples) + 1))
+            low, high = self.interval(level)
+            parts |= {"std": self.std, "level": torch.tensor(level, dtype=torch.float64)}
+            parts |= {"low": low, "high": high}
         arrays = {name: part.cpu().numpy() for name, part in parts.items()}
         with replacing(Path(path)) as partial:
             write_arrays(partial, arrays)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import resource
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +38,6 @@ __all__ = [
     "run",
     "run_settings",
     "time_settings",
-    "time_step",
     "train",
 ]
 
@@ -168,9 +168,9 @@ def plan(trainer: Trainer) -> str:
     network, steps = trainer.state.network, trainer.config.training.steps
     lines = _describe(trainer.config, trainer.shape, network, len(trainer.images))
     each = _time_steps(trainer, 3)
-    state = _count_state(network)
+    state, peak = _count_state(network), _peak_memory(trainer.processes.device)
     lines += [
-        f"memory      {state:.0f} MiB of state, {_peak_memory():.0f} MiB at the peak of a step",
+        f"memory      {state:.0f} MiB of state, {peak:.0f} MiB at the peak of a step",
         f"time        {each:.2f} s a step here, {each * steps / 60:.0f} minutes in all",
     ]
     return "\n".join(lines)
@@ -221,20 +221,20 @@ def _count_state(network: nn.Module) -> float:
     return 20 * count_parameters(network) / 2**20
 
 
-def time_step(
-    path: Path, overrides: Sequence[str], data: Path | None, device: str = "auto"
-) -> float:
-    """Seconds of one training step here, by a few of them; nothing is written."""
-    return time_settings(load_config(path, overrides), data, device=device)
-
-
 def time_settings(
     config: RunConfig,
     data: Path | None,
     operator: LinearOperator | None = None,
     device: str = "auto",
 ) -> float:
-    """The same by settings that are read already, and an operator in place of theirs."""
+    """Seconds of one training step here, by a few of them; nothing is written.
+
+    Args:
+        config: Of the run.
+        data: The data folder.
+        operator: In place of that of the settings.
+        device: Where to train.
+    """
     images, _ = open_data(config, data)
     with tempfile.TemporaryDirectory() as folder, open_processes(device) as processes:
         trainer = Trainer(config, images, None, Path(folder), processes, operator, data)
@@ -291,11 +291,13 @@ def has_data(config: RunConfig, data: Path | None) -> bool:
         return False
 
 
-def _peak_memory() -> float:
+def _peak_memory(device: torch.device) -> float:
     """MiB: of the device's memory on a GPU, of the whole process elsewhere."""
-    if torch.cuda.is_available():
-        return torch.cuda.max_memory_allocated() / 2**20
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    # Linux counts in KiB, macOS in bytes.
+    unit = 1 if sys.platform == "darwin" else 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
 
 
 def _is_same(stored: RunConfig, config: RunConfig) -> bool:

@@ -22,7 +22,8 @@ HELD = 0.1
 def hold_out(operator: LinearOperator, seed: int = 0) -> tuple[LinearOperator, Tensor] | None:
     """An operator that measures a tenth less, and what it leaves out: bool, like its mask.
 
-    None where single data cannot be left out (a blur measures everything at once).
+    Of a real image a frequency goes with the opposite one: a fifth less there. None where single
+    data cannot be left out (a blur measures everything at once).
     """
     return None
 

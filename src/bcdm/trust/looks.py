@@ -24,7 +24,7 @@ def look(model: Model, measurement: Measurement, preview: Tensor) -> dict[str, T
         preview: The posterior mean by one call, (B, C, H, W).
     """
     black = model.config.data.value_range[0]
-    linear = model.method.parameterisation.estimate_linearly(measurement)
+    linear = model.scales.estimate_linearly(measurement)
     return {
         "typicality": describe(linear, black),
         "bright spots": find_spots(linear, black),

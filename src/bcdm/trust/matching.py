@@ -40,7 +40,8 @@ def find_unfamiliar(model: Model | Guest, measurement: Measurement) -> list[str]
     reasons = []
     for k in range(len(measurement.y)):
         try:
-            check_operator(measurement.select(torch.tensor([k])).operator, model)
+            one = measurement.select(torch.tensor([k]))
+            check_operator(one.operator, model, one.y.device)
             reasons.append("")
         except UnfitError as error:
             reasons.append(str(error))
@@ -83,13 +84,22 @@ def _explain_size(model: Model, shape: tuple[int, ...]) -> str:
     return f"images of {rows} x {columns} pixels, and it is for sides of {low} to {high}"
 
 
-def check_operator(operator: LinearOperator, model: Model) -> None:
-    """Refuses an operator that a model of one was not made for, give or take rounding."""
+def check_operator(
+    operator: LinearOperator, model: Model, device: torch.device | str = "cpu"
+) -> None:
+    """Refuses an operator that a model of one was not made for, give or take rounding.
+
+    Args:
+        operator: What measures.
+        model: What is to reconstruct.
+        device: Where the operator takes images.
+    """
     trained = model.trained_operator
     if trained is None or operator is trained:
         return
     probe = torch.randn(1, *model.shape, generator=torch.Generator().manual_seed(0))
-    own, other = trained.forward(probe), operator.forward(probe)
+    own = trained.forward(probe)
+    other = operator.forward(probe.to(device)).cpu()
     if own.shape == other.shape and own.is_complex() == other.is_complex():
         away = float((own - other).abs().square().sum().sqrt())
         if away <= _ROUNDING * float(own.abs().square().sum().sqrt()):

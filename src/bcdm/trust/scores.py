@@ -77,7 +77,7 @@ def find_scores(
         columns["residual"] = reduced.log().tolist()
     held = score_held_out(model, measurement)
     if held is not None:
-        linear = model.method.parameterisation.estimate_linearly(measurement)
+        linear = model.scales.estimate_linearly(measurement)
         bright = find_brightness(linear, model.config.data.value_range[0])
         columns["held-out data"] = (held / bright.cpu() ** 2).clamp_min(1e-30).log().tolist()
     for name, description in look(model, measurement, preview).items():
