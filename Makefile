@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup check format test test-slow test-deepinv bench-deepinv test-diffusers test-azula test-sbi mutate docs bench release
+.PHONY: setup check format test test-slow test-deepinv bench-deepinv test-diffusers test-azula test-sbi test-nufft mutate docs bench release
 
 setup:  ## install the package with all extras and the developers' tools
 	test -x $(BIN)/python || python3 -m venv $(VENV)
@@ -54,6 +54,13 @@ test-azula:  ## with azula, whose torchvision needs another torch: its methods t
 	$(OTHER)/pytest tests/plugin/test_azula.py
 	PYTHONPATH=examples/azula $(OTHER)/bcdm benchmark mixture --method azula_methods:MMPS --method azula_methods:TMPD --calls 50 \
 	    --case 8/1 --case 8/2 --case 8/4 --json benchmarks/azula.json
+
+test-nufft: OTHER := .venv-nufft/bin
+test-nufft:  ## with mri-nufft, which wants a newer numpy: an environment of its own
+	test -x $(OTHER)/python || python3 -m venv .venv-nufft
+	$(OTHER)/python -m pip install --quiet torch==2.13.0
+	$(OTHER)/python -m pip install --quiet -e '.[nufft]' hypothesis pytest sybil
+	$(OTHER)/pytest tests/operators/test_trajectories.py
 
 test-sbi: OTHER := .venv-sbi/bin
 test-sbi:  ## with sbi, in an environment of its own: its flow takes the exam

@@ -82,6 +82,10 @@ def test_evaluate_writes_everything(run_folder: Path) -> None:
     unresolved = named["coverage 95%", "all pixels"]
     assert unresolved["value"] is None
     assert "cannot resolve" in unresolved["case"]["note"]
+    gain = named["PSNR gain over zero-filled", "one-call mean"]
+    assert (gain["case"]["calls"], gain["case"]["samples"]) == (1, 0)
+    both = [named["PSNR", name]["value"] for name in ("one-call mean", "zero-filled")]
+    assert gain["value"] == pytest.approx(both[0] - both[1], abs=1e-4)
     truth = named["chi-square per degree of freedom", "truth"]["value"]
     assert truth == pytest.approx(1, abs=0.2)
     assert ("CRPS", "samples") in named

@@ -118,6 +118,42 @@ def test_networks_are_trained_and_compared_alike(folder: Path) -> None:
     assert [r["value"] for r in read(folder)] == [r["value"] for r in rows]
 
 
+def test_a_network_that_is_there_is_not_trained(folder: Path) -> None:
+    run(folder)
+    trained = next((folder / "work/networks").glob("*/model"))
+    content = yaml.safe_load((folder / "study.yaml").read_text())
+    content["networks"] |= {"plain": [f"model={trained}"]}
+    content["methods"] = {"plain": None}
+    content |= {"beaten": [], "figure": ["plain"], "minutes": 1e9}
+    (folder / "study.yaml").write_text(yaml.safe_dump(content))
+    arguments = ["study", str(folder / "study.yaml"), "--data", str(folder)]
+    arguments += ["--out", str(folder / "given"), "--work", str(folder / "elsewhere")]
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 0, done.output
+    assert not (folder / "elsewhere/networks").exists()
+    rows = json.loads((folder / "given/results.json").read_text())
+    assert {row["case"].get("method") for row in rows} == {CONTROL, "plain"}
+    assert not (folder / "given/curves.png").exists()
+    content["networks"] |= {"plain": [f"model={folder / 'none'}"]}
+    (folder / "study.yaml").write_text(yaml.safe_dump(content))
+    assert "no model" in str(CliRunner().invoke(cli, arguments).exception)
+
+
+def test_a_task_that_is_no_text_is_one_line(folder: Path) -> None:
+    (folder / "study.yaml").write_bytes(b"base: \xe9")
+    found = str(run(folder).exception)
+    assert "is no task" in found
+    assert "\n" not in found
+
+
+@pytest.mark.parametrize("kind", ["network", "dps", "mmps", "bridge", "denoising"])
+def test_what_draws_samples_needs_calls(kind: str) -> None:
+    with pytest.raises(ValidationError, match="say by how many `calls`"):
+        ContenderConfig(kind=kind, network="plain")
+    for quiet in ("mean", "least_squares", "linear_gaussian", "math:sqrt"):
+        assert ContenderConfig(kind=quiet, network="plain").calls == 0
+
+
 @pytest.mark.parametrize("device", ["elsewhere", "meta"])
 def test_an_unknown_device_is_refused_before_anything_is_trained(folder: Path, device: str) -> None:
     done = run(folder, "--device", device)
@@ -342,6 +378,12 @@ def test_a_family_model_asks_for_an_operator(folder: Path) -> None:
             "a: ['steps=network:b'], b: ['training.start_from=network:a']}}",
             "networks wait for each other: ['a', 'b', 'a']",
         ),
+        (
+            "{extends: common.yaml, base: base.yaml, networks: {"
+            "plain: ['model=mine', 'training.seed=1']}}",
+            "network 'plain' is a model that is there: no more changes",
+        ),
+        ("{extends: common.yaml, base: base.yaml, methods: [plain]}", "methods maps names to"),
     ],
 )
 def test_mistakes_are_one_line(folder: Path, content: str, said: str) -> None:

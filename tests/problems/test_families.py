@@ -43,6 +43,15 @@ def test_holes_hide_the_drawn_part() -> None:
         assert 0.07 <= hidden <= 0.33
 
 
+@pytest.mark.parametrize("size", [(64, 16), (24, 80)])
+def test_holes_of_long_images_hide_as_much(size: tuple[int, int]) -> None:
+    family = Holes((0.4, 0.4), ("centre", "box"))
+    hidden = [1 - float(family.draw(size, rng).mask.float().mean()) for rng in streams(60)]
+    # A slim box ends at the image's sides; sides are whole pixels.
+    assert 0.3 <= min(hidden) <= max(hidden) <= 0.45
+    assert np.median(hidden) == pytest.approx(0.4, abs=0.02)
+
+
 def test_kernels_sum_to_one_and_widen() -> None:
     def width(kernel: torch.Tensor) -> float:
         axis = torch.arange(len(kernel)) - len(kernel) // 2

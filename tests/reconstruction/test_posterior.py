@@ -44,6 +44,15 @@ def test_five_lines(masked_model: Model, measurement, images, tmp_path) -> None:
     assert "imulated" in (tmp_path / "report.html").read_text()
 
 
+def test_a_single_sample_is_saved_without_what_needs_two(
+    masked_model: Model, measurement, tmp_path
+) -> None:
+    posterior = reconstruct(masked_model, measurement, samples=1, calls=3, progress=False)
+    posterior.save(tmp_path / "out.npz")
+    with np.load(tmp_path / "out.npz") as file:
+        assert set(file) == {"mean", "samples", "preview"}
+
+
 @pytest.fixture
 def three(masked_model: Model, images: Tensor) -> Measurement:
     return Measurement.simulate(images, masked_model.operator, 0.05, seed=1)

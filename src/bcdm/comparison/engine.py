@@ -32,6 +32,7 @@ from bcdm.files import replacing
 from bcdm.imports import resolve
 from bcdm.machine import autocast
 from bcdm.measurement import Measurement
+from bcdm.shelf import find_model
 
 __all__ = [
     "BUDGETS",
@@ -126,7 +127,9 @@ def _train(
     report: Callable[[str], None],
     device: str,
 ) -> tuple[Path, Model]:
-    """A network by its settings, and its folder: tasks that need the same one share it."""
+    """A network by its settings, and the model's folder: tasks that need the same one share it."""
+    if (there := task.find_given(name)) is not None:
+        return find_model(there), load(there).to(device)
     changes, minutes = task.list_changes(name), task.find_minutes(name)
     settings = load_config(task.base, changes).model_dump(mode="json")
     asked = hash_content([settings, minutes])
@@ -136,7 +139,7 @@ def _train(
             first = change.removeprefix(START)
             other, start = _train(task, first, data, out, work, report, device)
             content.append(start.facts["hashes"])
-            changes[number] = f"training.start_from={other / 'model'}"
+            changes[number] = f"training.start_from={other}"
     folder = work / "networks" / f"{settings['name']}-{hash_content(content)}"
     given = read_budget(out / BUDGETS, name)
     if given is not None and not given.is_for(minutes, asked):
@@ -149,7 +152,7 @@ def _train(
     logs = out / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(folder / "log.jsonl", logs / f"{name}.jsonl")
-    return folder, load(folder / "model").to(device)
+    return folder / "model", load(folder / "model").to(device)
 
 
 def _score(

@@ -45,6 +45,8 @@ def run(
 ) -> list[Record]:
     """Runs on one thread; writes results.json, table.md, table.tex, curves.png and panel.png.
 
+    There are no curves where nothing was trained.
+
     Args:
         task: A file of settings, or the settings; these may hold methods, priors, samplers and
             metrics as objects.
@@ -88,10 +90,12 @@ def run(
     compared = (outcomes, frechet, task.ours, tested.subjects)
     (out / "table.md").write_text(make_markdown(*compared, list(task.metrics)))
     (out / "table.tex").write_text(make_latex(*compared, task.figure))
-    budgets = {name: read_budget(out / BUDGETS, name) for name in models}
+    trained = [name for name in models if task.find_given(name) is None]
+    budgets = {name: read_budget(out / BUDGETS, name) for name in trained}
     seconds = {name: budget.seconds for name, budget in budgets.items() if budget is not None}
-    logs = {name: out / "logs" / f"{name}.jsonl" for name in models}
-    plot_curves(out / "curves.png", logs, seconds)
+    logs = {name: out / "logs" / f"{name}.jsonl" for name in seconds}
+    if logs:
+        plot_curves(out / "curves.png", logs, seconds)
     columns = {name: outcomes[name].shown for name in task.figure}
     shown = tested.images[choose_shown(task, tested)].numpy()
     plot_comparison(out / "panel.png", shown, columns, value_range=value_range)

@@ -15,6 +15,7 @@ __all__ = ["START", "Task", "add_control", "load_task", "scale_down"]
 
 START = "training.start_from=network:"
 _SEED, _MINUTES, _STEPS = "training.seed=", "minutes=", "steps=network:"
+_MODEL = "model="
 
 
 class Task(BaseModel):
@@ -29,7 +30,8 @@ class Task(BaseModel):
         networks: Changes of each network, by name; those that a method uses are trained.
             "training.start_from=network:NAME" starts one from another; "minutes=N" gives it
             another training time, "steps=network:NAME" as many steps as another that costs as
-            much a step: times differ from run to run.
+            much a step: times differ from run to run. "model=NAME", alone, is a model that is
+            there already, by its name or its folder.
         operator: What test images are measured with, if that is not what was trained for: settings,
             a file, or "package.module:name" of what makes an operator for a size (rows, columns).
         noise_std: The same for the noise.
@@ -82,6 +84,11 @@ class Task(BaseModel):
         own = (_MINUTES, _STEPS)
         return [c for c in (*self.set, *self.networks[name]) if not c.startswith(own)]
 
+    def find_given(self, name: str) -> str | None:
+        """The model that a network is, if it is not trained here."""
+        named = [c.removeprefix(_MODEL) for c in self.networks[name] if c.startswith(_MODEL)]
+        return named[0] if named else None
+
     def find_minutes(self, name: str) -> float:
         """The training time of a network: its own, or that of all."""
         for change in self.networks[name]:
@@ -122,6 +129,9 @@ def load_task(path: Path) -> Task:
         graphlib.TopologicalSorter(needed).prepare()
     except graphlib.CycleError as error:
         raise InputError(f"{path}: networks wait for each other: {error.args[1]}") from None
+    for name, changes in task.networks.items():
+        if task.find_given(name) is not None and len(changes) > 1:
+            raise InputError(f"{path}: network {name!r} is a model that is there: no more changes")
     for name, method in task.methods.items():
         if method.network is not None and method.network not in task.networks:
             raise InputError(

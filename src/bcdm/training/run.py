@@ -180,7 +180,10 @@ def plan_without_data(config: RunConfig) -> str:
     """The same where the images are not: counted, not measured."""
     data, options = config.data, config.training
     if data.size is None or data.channels is None:
-        raise InputError(f"{data.path}: a plan without images needs data.size and data.channels")
+        raise InputError(
+            f"{data.path} is not in the data folder; a plan without it needs data.size and "
+            'data.channels, as by --set "data.size=[128, 128]" --set data.channels=1'
+        )
     shape = (data.channels, *data.size)
     build_problems(config, data.size, data=Path())
     network = build_method(config, shape).network
