@@ -9,6 +9,7 @@ from bcdm.commands.extras import require
 from bcdm.commands.options import (
     count_option,
     data_option,
+    device_option,
     exam_options,
     records_option,
     work_option,
@@ -108,12 +109,15 @@ def measure_service(
 @click.argument("comparison", type=SettingsFile())
 @data_option
 @work_option("runs/families")
+@device_option(None)
 @records_option
-def family(comparison: Path, data: Path | None, work: Path, path: Path | None) -> None:
+def family(
+    comparison: Path, data: Path | None, work: Path, device: str | None, path: Path | None
+) -> None:
     """A model of a family on operators it never saw, beside a rival and specialists."""
     from bcdm.benchmark import family as bench
 
-    records = bench.run(comparison, data, work, name_command(), report=say)
+    records = bench.run(comparison, data, work, name_command(), device=device, report=say)
     finish(records, path, bench.KEYS, bench.COLUMNS)
 
 
@@ -133,6 +137,7 @@ def family(comparison: Path, data: Path | None, work: Path, path: Path | None) -
 )
 @click.option("--card", is_flag=True, help="Say it in the model's card and in its reports.")
 @work_option("runs/lesions")
+@device_option()
 @records_option
 def lesions(
     model: str,
@@ -146,6 +151,7 @@ def lesions(
     others: Path | None,
     card: bool,
     work: Path,
+    device: str,
     path: Path | None,
 ) -> None:
     """Discs in images of new subjects: seen at all, and does what samples say hold?"""
@@ -161,7 +167,9 @@ def lesions(
         samples,
         calls,
     )
-    records = bench.run(model, data, work, name_command(), exam, others=others, report=say)
+    records = bench.run(
+        model, data, work, name_command(), exam, others=others, device=device, report=say
+    )
     if card:
         folder = find_model(model)
         content = read_facts(folder)
@@ -186,6 +194,7 @@ def lesions(
 @click.option("--panel", type=click.Path(path_type=Path, dir_okay=False), help="PNG to draw.")
 @click.option("--add", is_flag=True, help="Keep what the file says of other rows.")
 @work_option("runs/scans")
+@device_option()
 @records_option
 def scans(
     model: str | None,
@@ -203,6 +212,7 @@ def scans(
     panel: Path | None,
     add: bool,
     work: Path,
+    device: str,
     path: Path | None,
 ) -> None:
     """Scans of several coils: a model beside CG-SENSE, l1-wavelet, total variation and MMPS."""
@@ -226,7 +236,9 @@ def scans(
         samples,
         calls,
     )
-    records = bench.run(model, data, work, name_command(), exam, report=say, panel=panel)
+    records = bench.run(
+        model, data, work, name_command(), exam, device=device, report=say, panel=panel
+    )
     if add and path is not None:
         records = keep_others(path, records, *bench.KEYS) + records
     finish(records, path, bench.KEYS, bench.COLUMNS)
@@ -254,6 +266,7 @@ def masks(model: str, draws: int, size: tuple[int, int] | None, path: Path | Non
 @click.option("--samples", default=8, show_default=True, help="Of each of these.")
 @click.option("--calls", default=8, show_default=True, help="Network calls per sample.")
 @work_option("runs/patterns")
+@device_option()
 @records_option
 def patterns(
     model: str,
@@ -264,13 +277,14 @@ def patterns(
     samples: int,
     calls: int,
     work: Path,
+    device: str,
     path: Path | None,
 ) -> None:
     """How well a model does by the kind of k-space mask, beside the linear estimate."""
     from bcdm.benchmark import patterns as bench
 
     exam = bench.Exam(limit, sampled, samples, calls)
-    records = bench.run(model, rival, data, work, name_command(), exam, report=say)
+    records = bench.run(model, rival, data, work, name_command(), exam, device=device, report=say)
     finish(records, path, bench.KEYS, bench.COLUMNS)
 
 

@@ -65,7 +65,7 @@ def _time_call(name: str) -> str:
             seconds.append((time.perf_counter() - start) / count)
         told.append(f"{1000 * min(seconds):.0f} ms an image of {count}")
     size = "x".join(map(str, model.shape))
-    return f"{', '.join(told)} ({name}, {size}); a sample takes 20 calls"
+    return f"{', '.join(told)} on the processor ({name}, {size}); a sample takes 20 calls"
 
 
 @click.command()

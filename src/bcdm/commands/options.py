@@ -58,8 +58,8 @@ def precision_option(command: Command) -> Command:
     )
 
 
-def device_option(default: str = "cpu") -> Callable[[Command], Command]:
-    """Where networks run."""
+def device_option(default: str | None = "cpu") -> Callable[[Command], Command]:
+    """Where networks run; without a default where a file of settings says."""
     said = "Where networks run: cpu, cuda, cuda:1, mps; auto is the first beside the processor."
     return click.option("--device", default=default, show_default=True, help=said)
 

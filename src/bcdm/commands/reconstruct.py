@@ -258,7 +258,8 @@ def _fit(
 @click.command()
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True)
 @click.option("--no-open", is_flag=True, help="Do not open the report in a browser.")
-def demo(out: Path, no_open: bool) -> None:
+@device_option()
+def demo(out: Path, no_open: bool, device: str) -> None:
     """From a brain slice that comes with bcdm to mean, uncertainty, samples and a report.
 
     The slice is measured as an 8x accelerated MRI scanner would, and reconstructed by a shipped
@@ -273,7 +274,7 @@ def demo(out: Path, no_open: bool) -> None:
 
     picture = importlib.resources.files("bcdm") / "demo" / "brain.png"
     with importlib.resources.as_file(picture) as path:
-        model = load(SMALL)
+        model = load(SMALL).to(device)
         page, given = out / "report.html", Given(simulate=True)
         _reconstruct_one(path, model, out, Plan(), given, "", page=page, dry_run=False)
     if not no_open:
