@@ -178,7 +178,7 @@ def _check_sample(
         steps=sampler.count_steps(settings["calls"]),
         seed=settings["seed"],
         indices=[0],
-        batch_size=settings["batch"],
+        batch=settings["batch"],
         progress=False,
         # Earlier versions knew samples by their number alone.
         items=None if scheme is None else [name_slice(stored, 0)],
