@@ -11,6 +11,8 @@ from bcdm.commands.options import (
     data_option,
     device_option,
     exam_options,
+    model_argument,
+    model_option,
     records_option,
     work_option,
 )
@@ -44,7 +46,7 @@ def learned(path: Path | None, smoke: bool) -> None:
 
 
 @benchmark.command()
-@click.option("--coils", "model", metavar="MODEL", help="A sample of 8 coils instead.")
+@model_option("--coils", "model", said="A sample of 8 coils instead.")
 @exam_options
 def overhead(path: Path | None, smoke: bool, model: str | None) -> None:
     """What a sampler step and a solve cost beside the bare network and the bare FFT."""
@@ -81,7 +83,7 @@ def measure_archive(path: Path | None, smoke: bool, exams: tuple[str, ...], item
 
 
 @benchmark.command("service")
-@click.option("--model", default="ixi64-mri8x", show_default=True, help="Of k-space, one mask.")
+@model_option(said="Of k-space, one mask.", default="ixi64-mri8x")
 @click.option("--minutes", default=10.0, show_default=True, help="Of load.")
 @click.option("--calls", default=8, show_default=True, help="Network calls per sample.")
 @click.option("--scans", default=6, show_default=True, help="Different files.")
@@ -122,9 +124,9 @@ def family(
 
 
 @benchmark.command()
-@click.argument("model")
+@model_argument
 @data_option
-@click.option("--limit", default=50, show_default=True, help="Subjects, one image each.")
+@count_option("--limit", 50, "Subjects, one image each.")
 @click.option("--samples", default=11, show_default=True, help="Of each image.")
 @click.option("--calls", default=12, show_default=True, help="Network calls per sample.")
 @click.option("--radius", "radii", multiple=True, type=float, help="Pixels; left out: all.")
@@ -179,13 +181,13 @@ def lesions(
 
 
 @benchmark.command()
-@click.option("--model", help="A model of complex images; left out: what needs none.")
+@model_option(said="A model of complex images; left out: what needs none.")
 @data_option
 @click.option("--sets", default="brain16", show_default=True, help="Of brain16,ixi,openms,hku.")
 @click.option("--patterns", default="equispaced,poisson", show_default=True)
 @click.option("--accelerations", default="2,4,6,8", show_default=True)
 @click.option("--methods", default="", help="Rows, by name; all when left out.")
-@click.option("--limit", default=16, show_default=True, help="Slices of a set.")
+@count_option("--limit", 16, "Slices of a set.")
 @click.option("--sampled", default=0, show_default=True, help="Of them, sampled; 0: all.")
 @click.option("--tuning", default=2, show_default=True, help="Other slices, to tune weights on.")
 @click.option("--widths", default=1, show_default=True, help="Of validation, for intervals.")
@@ -245,7 +247,7 @@ def scans(
 
 
 @benchmark.command()
-@click.argument("model")
+@model_argument
 @click.option("--draws", default=200, show_default=True, help="Masks of each kind.")
 @click.option("--size", type=int, nargs=2, help="Of the masks, rows and columns.")
 @records_option
@@ -258,10 +260,10 @@ def masks(model: str, draws: int, size: tuple[int, int] | None, path: Path | Non
 
 
 @benchmark.command()
-@click.argument("model")
-@click.option("--rival", help="Another model, on the same images and masks.")
+@model_argument
+@model_option("--rival", said="Another model, on the same images and masks.")
 @data_option
-@click.option("--limit", default=24, show_default=True, help="Test subjects, one image each.")
+@count_option("--limit", 24, "Test subjects, one image each.")
 @click.option("--sampled", default=8, show_default=True, help="Of them, sampled; or 0.")
 @click.option("--samples", default=8, show_default=True, help="Of each of these.")
 @click.option("--calls", default=8, show_default=True, help="Network calls per sample.")
@@ -289,9 +291,9 @@ def patterns(
 
 
 @benchmark.command()
-@click.argument("model")
+@model_argument
 @data_option
-@click.option("--limit", default=100, show_default=True, help="Measurements of a kind.")
+@count_option("--limit", 100, "Measurements of a kind.")
 @click.option("--together", default=26, show_default=True, help="Images of a volume.")
 @records_option
 def noise(model: str, data: Path | None, limit: int, together: int, path: Path | None) -> None:

@@ -73,7 +73,11 @@ def models() -> None:
     """List the models that can be named: what they make, from what, and where they lie."""
     for name in list_models():
         folder = find_model(name)
-        for line in _describe(name, folder):
+        try:
+            lines = _describe(name, folder)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            lines = [f"{name}: BROKEN, its config.json or weights cannot be read, in {folder}"]
+        for line in lines:
             answer(line)
 
 

@@ -14,6 +14,7 @@ from bcdm.commands.inputs import for_each
 from bcdm.commands.options import (
     device_option,
     mask_option,
+    model_option,
     operator_option,
     plan_options,
 )
@@ -34,7 +35,7 @@ __all__ = ["demo", "reconstruct"]
 
 @click.command()
 @click.argument("inputs", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--model", required=True, help="A name of a shipped model, or a folder.")
+@model_option(said="A name of a shipped model, or a folder.", required=True)
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path, file_okay=False))
 @plan_options
 @mask_option
@@ -256,7 +257,7 @@ def _fit(
 
 
 @click.command()
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True)
+@click.option("-o", "--out", type=click.Path(path_type=Path, file_okay=False), required=True)
 @click.option("--no-open", is_flag=True, help="Do not open the report in a browser.")
 @device_option()
 def demo(out: Path, no_open: bool, device: str) -> None:

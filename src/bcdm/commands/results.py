@@ -6,7 +6,7 @@ import click
 
 from bcdm.commands.echo import answer
 from bcdm.commands.extras import require
-from bcdm.commands.options import device_option
+from bcdm.commands.options import device_option, model_option
 
 __all__ = ["feature", "verify"]
 
@@ -19,7 +19,7 @@ __all__ = ["feature", "verify"]
     type=click.Path(path_type=Path, exists=True),
     help="To check it as well.",
 )
-@click.option("--model", help="Where the model is, if it is not one of the shipped.")
+@model_option(said="Where the model is, if it is not one of the shipped.")
 @click.option(
     "--method",
     metavar="PACKAGE.MODULE:NAME",
