@@ -1,10 +1,13 @@
 """A precision that is left to the machine is chosen once, and kept with what it made."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
 from bcdm import machine
@@ -57,6 +60,18 @@ def test_a_run_goes_on_in_the_precision_it_began_in(
     with pytest.raises(InputError, match=r"training\.precision was bfloat16"):
         run(config.model_copy(update={"training": training}))
     assert time_settings(config, None, device="cpu") > 0
+
+
+def test_several_processes_take_the_same(config: RunConfig, tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
+    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "bcdm"]
+    words += ["train", str(tmp_path / "run.yaml"), "--out", str(tmp_path / "run")]
+    done = subprocess.run(
+        [sys.executable, *words, "--device", "cpu"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    taken = machine.choose_precision("auto", torch.device("cpu"))
+    assert read_precision(tmp_path / "run") == taken
 
 
 def test_other_words_are_refused(config: RunConfig) -> None:

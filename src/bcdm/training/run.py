@@ -29,7 +29,7 @@ from bcdm.operators import LinearOperator
 from bcdm.problems import OneProblem
 from bcdm.training.cost import count_cost
 from bcdm.training.sources import count_images
-from bcdm.training.train import Trainer, open_processes
+from bcdm.training.train import Processes, Trainer, open_processes
 
 __all__ = [
     "has_data",
@@ -91,7 +91,7 @@ def run_settings(
         return folder
     images, validation = open_data(config, data)
     with open_processes(device) as processes:
-        config = _fix_precision(config, folder, processes.device)
+        config = _fix_precision(config, folder, processes)
         trainer = Trainer(config, images, validation, folder, processes, operator, data)
         if dry_run:
             for line in plan(trainer).splitlines():
@@ -239,7 +239,7 @@ def time_settings(
     """
     images, _ = open_data(config, data)
     with tempfile.TemporaryDirectory() as folder, open_processes(device) as processes:
-        config = _fix_precision(config, Path(folder), processes.device)
+        config = _fix_precision(config, Path(folder), processes)
         trainer = Trainer(config, images, None, Path(folder), processes, operator, data)
         return _time_steps(trainer, 12)
 
@@ -330,13 +330,14 @@ def _flatten(settings: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     return found
 
 
-def _fix_precision(config: RunConfig, folder: Path, device: torch.device) -> RunConfig:
+def _fix_precision(config: RunConfig, folder: Path, processes: Processes) -> RunConfig:
     """Settings that leave no precision to the machine: a run goes on in that it began in."""
     if config.training.precision != "auto":
         return config
     stored = folder / "config.yaml"
     begun = load_config(stored).training.precision if stored.exists() else "auto"
-    chosen = choose_precision(begun, device)
+    is_low = processes.agree(choose_precision(begun, processes.device) == "bfloat16")
+    chosen = "bfloat16" if is_low else "float32"
     training = config.training.model_copy(update={"precision": chosen})
     return config.model_copy(update={"training": training})
 
