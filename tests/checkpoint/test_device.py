@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import click
 import pytest
 import torch
 from click.testing import CliRunner
@@ -70,12 +71,20 @@ def test_the_processor_by_its_name_is_what_is_taken_without(
 
 def test_an_unknown_device_is_one_line(masked: Path, tmp_path: Path) -> None:
     (tmp_path / "scan.png").touch()
+    comparison = tmp_path / "comparison.yaml"
+    case = '{operator: "{kind: centre_box, box: [4, 4]}", noise_std: [0.05]}'
+    comparison.write_text(f"model: {masked}\ncases: {{box: {case}}}\n")
     for arguments in (
         ["reconstruct", tmp_path / "scan.png", "--model", masked, "-o", tmp_path / "out"],
         ["evaluate", masked],
         ["calibrate", masked],
         ["benchmark", "trust", masked],
         ["benchmark", "calls", masked],
+        ["benchmark", "lesions", masked],
+        ["benchmark", "patterns", masked],
+        ["benchmark", "scans", "--model", masked],
+        ["benchmark", "family", comparison, "--work", tmp_path / "work"],
+        ["demo", "--out", tmp_path / "demo", "--no-open"],
     ):
         done = CliRunner().invoke(cli, [*map(str, arguments), "--device", "elsewhere"])
         assert isinstance(done.exception, InputError), (arguments, done.output, done.exception)
@@ -100,6 +109,21 @@ def test_the_option_reaches_the_model(
         ["evaluate", masked, "--data", tmp_path],
         ["calibrate", masked, "--data", tmp_path],
         ["benchmark", "trust", masked, "--data", tmp_path],
+        ["benchmark", "lesions", masked, "--data", tmp_path],
+        ["benchmark", "patterns", masked, "--data", tmp_path],
+        ["benchmark", "scans", "--model", masked, "--data", tmp_path],
     ):
         CliRunner().invoke(cli, [*map(str, arguments), "--device", "cpu"])
-    assert asked == ["cpu"] * 4
+    assert asked == ["cpu"] * 7
+
+
+def test_every_command_that_runs_a_network_has_the_option() -> None:
+    """But for exams of what networks cost beside the processor, and those that run none."""
+    without = {"mixture", "moments", "learned", "overhead", "service", "archive", "noise", "masks"}
+    group = cli.commands["benchmark"]
+    assert isinstance(group, click.Group)
+    commands = {name: one for name, one in group.commands.items() if name not in without}
+    named = ("reconstruct", "verify", "demo", "train", "specialise", "evaluate", "calibrate")
+    commands |= {name: cli.commands[name] for name in (*named, "study", "serve")}
+    for name, command in commands.items():
+        assert "device" in {one.name for one in command.params}, name

@@ -323,6 +323,8 @@ def test_a_method_with_its_own_sampler_is_verified(receivers: Path, tmp_path: Pa
     checked = run("verify", out, "--model", receivers, *method)
     assert checked.exit_code == 0, checked.output
     assert "right  first sample, drawn again" in checked.output
+    asked = run("verify", out, "--model", receivers, *method, "--device", "elsewhere")
+    assert "'elsewhere' is no device" in str(asked.exception)
 
 
 def test_a_key_of_a_body_coil_needs_the_coil(receivers: Path, tmp_path: Path) -> None:

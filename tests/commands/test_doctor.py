@@ -1,5 +1,7 @@
 """What is here to work with, as `bcdm doctor` and `bcdm models` say it."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from click.testing import CliRunner
@@ -24,6 +26,35 @@ def test_models_lists_what_is_shipped() -> None:
         assert f"{name}: images " in done.output
     assert "ixi64-mri-scanner: images 1x64x64" in done.output
     assert "also a prior" in done.output
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", '{"config": {}, "facts": {}}', "{", b"\xe9"])
+def test_a_broken_model_is_one_line_beside_the_others(
+    content: str | bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own").mkdir()
+    raw = content.encode() if isinstance(content, str) else content
+    (tmp_path / "own/config.json").write_bytes(raw)
+    monkeypatch.setenv("BCDM_MODELS", str(tmp_path))
+    done = CliRunner().invoke(cli, ["models"])
+    assert done.exit_code == 0, done.output
+    (line,) = [line for line in done.output.splitlines() if line.startswith("own")]
+    assert line.startswith("own: BROKEN")
+    assert "ixi64-mri-scanner: images 1x64x64" in done.output
+
+
+def test_settings_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_bytes(b"name: \xe9")
+    done = CliRunner().invoke(cli, ["settings", str(tmp_path / "mine.yaml")])
+    assert isinstance(done.exception, InputError)
+    assert "no text in UTF-8" in str(done.exception)
+
+
+@pytest.mark.parametrize("name", ["calls", "trust", "lesions", "patterns", "noise"])
+def test_fewer_than_one_image_are_refused(name: str) -> None:
+    done = CliRunner().invoke(cli, ["benchmark", name, "ixi64-mri", "--limit", "-1"])
+    assert done.exit_code == 2
+    assert "-1 is not in the range x>=1" in done.output
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_samples_depend_on_their_own_seed(name: str, dtype: torch.dtype, toleran
     all_at_once = sample(denoiser, sampler, steps=20, seed=5, indices=indices)
     scale = float(all_at_once.abs().max())
     for size in (1, 7):
-        batches = sample(denoiser, sampler, steps=20, seed=5, indices=indices, batch_size=size)
+        batches = sample(denoiser, sampler, steps=20, seed=5, indices=indices, batch=size)
         assert float((batches - all_at_once).abs().max()) <= tolerance * max(1.0, scale)
     backwards = sample(denoiser, sampler, steps=20, seed=5, indices=indices[::-1])
     assert float((backwards.flip(0) - all_at_once).abs().max()) <= tolerance * max(1.0, scale)
@@ -167,9 +167,9 @@ def test_samples_depend_on_their_own_seed(name: str, dtype: torch.dtype, toleran
 def test_samples_are_bit_identical_at_a_fixed_batch(name: str) -> None:
     sampler, _ = SAMPLERS[name]
     denoiser = ExactDenoiser(gaussian(torch.float32), VP())
-    whole = sample(denoiser, sampler, steps=8, seed=5, indices=range(20), batch_size=8)
+    whole = sample(denoiser, sampler, steps=8, seed=5, indices=range(20), batch=8)
     for index in (0, 7, 8, 19):
-        alone = sample(denoiser, sampler, steps=8, seed=5, indices=[index], batch_size=8)
+        alone = sample(denoiser, sampler, steps=8, seed=5, indices=[index], batch=8)
         assert torch.equal(alone[0], whole[index])
 
 
@@ -222,7 +222,7 @@ def test_items_in_batches_of_one_size() -> None:
     denoiser = ExactDenoiser(gaussian(), VP())
     items = [item for item in "abcde" for _ in range(2)]
     whole = sample(denoiser, DPMSolver(), steps=5, indices=[0, 1] * 5, items=items)
-    parts = sample(denoiser, DPMSolver(), steps=5, indices=[0, 1] * 5, items=items, batch_size=4)
+    parts = sample(denoiser, DPMSolver(), steps=5, indices=[0, 1] * 5, items=items, batch=4)
     torch.testing.assert_close(parts, whole)
     alone = sample(denoiser, DPMSolver(), steps=5, indices=[1], items=["d"])
     torch.testing.assert_close(alone, whole[7:8])
@@ -265,10 +265,8 @@ def test_stated_calls_are_the_calls_made(name: str) -> None:
         assert counting.calls == sampler.calls(steps)
 
 
-@pytest.mark.parametrize(
-    ("batch_size", "sizes"), [(None, {7}), (1, {1}), (3, {3}), (7, {7}), (9, {9})]
-)
-def test_batches_are_as_large_as_asked(batch_size: int | None, sizes: set[int]) -> None:
+@pytest.mark.parametrize(("batch", "sizes"), [(None, {7}), (1, {1}), (3, {3}), (7, {7}), (9, {9})])
+def test_batches_are_as_large_as_asked(batch: int | None, sizes: set[int]) -> None:
     """The last one is filled up, and cut afterwards."""
     seen: set[int] = set()
 
@@ -278,7 +276,7 @@ def test_batches_are_as_large_as_asked(batch_size: int | None, sizes: set[int]) 
             return super().__call__(x_t, level)
 
     watching = Watching(ExactDenoiser(gaussian(), VP()))
-    drawn = sample(watching, DPMSolver(), steps=2, indices=range(7), batch_size=batch_size)
+    drawn = sample(watching, DPMSolver(), steps=2, indices=range(7), batch=batch)
     assert seen == sizes
     assert len(drawn) == 7
 
@@ -306,8 +304,8 @@ def test_errors_name_the_fix() -> None:
         sample(denoiser, DPMSolver(), grid=torch.tensor([1.0, 0.0]))
     with pytest.raises(InputError, match="at least one"):
         sample(denoiser, DPMSolver(), steps=0)
-    with pytest.raises(InputError, match="batch_size"):
-        sample(denoiser, DPMSolver(), batch_size=-1)
+    with pytest.raises(InputError, match="batch"):
+        sample(denoiser, DPMSolver(), batch=-1)
     with pytest.raises(InputError, match="eta"):
         DDIM(2.0)
     with pytest.raises(InputError, match=">= 0"):

@@ -100,7 +100,7 @@ def test_a_result_of_an_earlier_version_is_verified(picture, masked: Path, tmp_p
             DPMSolver(1.0),
             steps=3,
             indices=[index],
-            batch_size=4,
+            batch=4,
         )
         zarr.open_array(out / "samples.zarr", mode="r+")[0, 0] = old[0].numpy()
         names = facts.pop("files")

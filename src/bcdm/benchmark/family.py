@@ -20,6 +20,7 @@ from bcdm.checkpoint import load
 from bcdm.checkpoint.building import build_operator
 from bcdm.checkpoint.settings import parse_operator
 from bcdm.errors import InputError
+from bcdm.machine import choose_precision
 from bcdm.measurement import Measurement
 from bcdm.methods import CONTROL
 
@@ -111,15 +112,16 @@ def run(
     work: Path,
     command: str,
     *,
+    device: str | None = None,
     report: Callable[[str], None],
 ) -> list[Record]:
     """Scores every model on every case, beside the control of the family's model.
 
-    Parts that are done are kept in `work`.
+    Parts that are done are kept in `work`. Networks run on `device`, or where the file says.
     """
     settings = load_comparison(path)
     record = partial(Record, seed=settings.options.seed, command=command)
-    score = partial(_score, settings, data, work, report)
+    score = partial(_score, settings, data, work, device, report)
     records: list[Record] = []
     margins: dict[str, list[np.ndarray]] = {metric: [] for metric, _ in SIGNS}
     subjects: list[str] = []
@@ -194,6 +196,7 @@ def _score(
     settings: Comparison,
     data: Path | None,
     work: Path,
+    device: str | None,
     report: Callable[[str], None],
     name: str,
     operator: str | None,
@@ -202,10 +205,14 @@ def _score(
     control: bool = False,
 ) -> tuple[Numbers, list[str]]:
     """Per-image numbers of one model, or of its control, and each image's subject."""
-    model = load(name)
-    changes = {"operator": operator, "noise_std": noise, "data": data}
-    options = Options(**(vars(settings.options) | changes))
-    asked = vars(options) | {"data": None, "hashes": model.facts["hashes"]}
+    given = settings.options
+    model = load(name).to(device or given.device)
+    # What is kept is told apart by what was computed, not by a choice left to the machine.
+    precision = choose_precision(given.precision, model.device)
+    changes = {"operator": operator, "noise_std": noise, "data": data, "precision": precision}
+    options = Options(**(vars(given) | changes))
+    # By rounding alone another device differs: what was scored there counts as done.
+    asked = vars(options) | {"data": None, "device": "cpu", "hashes": model.facts["hashes"]}
     who = f"{CONTROL} of {model.config.name}" if control else model.config.name
     stored = work / f"{who}-{operator or 'own'}-{noise}.npz".replace("/", "_")
 

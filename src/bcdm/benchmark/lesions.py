@@ -77,6 +77,7 @@ def run(
     exam: Exam,
     *,
     others: Path | None = None,
+    device: str = "cpu",
     report: Callable[[str], None],
 ) -> list[Record]:
     """Examines a model for k-space masks, mask by mask; those that are done are kept in `work`.
@@ -91,9 +92,10 @@ def run(
         command: For the records.
         exam: How.
         others: Images of further subjects, stored as the model's data are.
+        device: Where networks run.
         report: Takes a line a mask.
     """
-    model = load(name)
+    model = load(name).to(device)
     known = list_masks(model)
     if unknown := [mask for mask in exam.masks if mask not in known]:
         raise InputError(f"{unknown[0]!r} is no mask: choose among {', '.join(known)}")

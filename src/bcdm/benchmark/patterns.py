@@ -71,13 +71,14 @@ def run(
     command: str,
     exam: Exam,
     *,
+    device: str = "cpu",
     report: Callable[[str], None],
 ) -> list[Record]:
     """Scores every model on every kind of mask, another mask an image; what is done is kept.
 
     Also on masks that the gate refuses: what it is good for.
     """
-    model = load(name)
+    model = load(name).to(device)
     family = find_family(model)
     images, subjects = _choose_images(model, data, exam.limit)
     make = partial(Record, seed=exam.seed, command=command)
@@ -87,7 +88,7 @@ def run(
         masks = torch.stack([draw(rng) for rng in rngs])
         found: dict[str, Numbers] = {}
         for each in [name] if rival is None else [name, rival]:
-            loaded = load(each)
+            loaded = model if each == name else load(each).to(device)
             asked = vars(exam) | {"subjects": subjects, "hashes": loaded.facts["hashes"]}
             asked |= {"masks": masks.sum((-2, -1)).tolist(), "number": number}
             stored = work / f"{loaded.config.name}-{kind}.npz".replace(" ", "-")

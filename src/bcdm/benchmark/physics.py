@@ -78,6 +78,7 @@ def run(
     *,
     only: tuple[str, ...] = (),
     fallback: bool = False,
+    device: str = "cpu",
     report: Callable[[str], None] = print,
 ) -> list[Record]:
     """All records: precision on small images, time and quality on one slice of 64 x 64.
@@ -86,9 +87,10 @@ def run(
         command: For the records.
         only: Names of physics; left out: all.
         fallback: Whether those that the model was not made for are reconstructed by MMPS.
+        device: Where networks run.
         report: Hears of progress.
     """
-    model, record = load(MODEL), partial(Record, command=command, seed=0)
+    model, record = load(MODEL).to(device), partial(Record, command=command, seed=0)
     truth = _read_slice(model)
     small, large = make_physics(SMALL), make_physics(truth.shape[-1])
     records: list[Record] = []
@@ -120,6 +122,7 @@ def _examine(
         "image": "x".join(map(str, truth.shape[1:])),
         "noise_std": NOISE,
     }
+    case |= {} if model.device.type == "cpu" else {"device": str(model.device)}
     found = [
         record(
             "f(A^T A) beside dense, relative",

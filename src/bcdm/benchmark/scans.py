@@ -90,6 +90,7 @@ def run(
     command: str,
     exam: Exam,
     *,
+    device: str = "cpu",
     report: Callable[[str], None],
     panel: Path | None = None,
 ) -> list[Record]:
@@ -101,10 +102,11 @@ def run(
         work: Where finished cells are kept.
         command: For the records.
         exam: What is examined.
+        device: Where networks run.
         report: Hears of progress.
         panel: Where to draw the first slice of each set, at 4x and 8x; PNG.
     """
-    model = load(name) if name is not None else None
+    model = load(name).to(device) if name is not None else None
     contestants: list[Contestant] = [
         *list_classical(),
         *list_sampled(model, exam.samples, exam.calls, exam.seed),
@@ -130,6 +132,8 @@ def run(
                     if isinstance(one, Sampled):
                         case |= {"samples": one.samples, "calls": one.calls}
                         case["model"] = model.config.name if model is not None else None
+                        if model is not None and model.device.type != "cpu":
+                            case["device"] = str(model.device)
                     record = partial(Record, seed=exam.seed, command=command)
                     records += _list(found, case, record, exam.sampled)
                     shown = pictures.setdefault(f"{set_name}, {mask_name}", {})

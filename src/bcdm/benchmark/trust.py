@@ -21,7 +21,7 @@ from bcdm.diffusion import VP, DPMSolver, sample
 from bcdm.errors import InputError
 from bcdm.evaluation import ks_uniformity, wilson
 from bcdm.evaluation.signal import find_object
-from bcdm.machine import Precision, autocast
+from bcdm.machine import Precision, autocast, choose_precision
 from bcdm.measurement import Measurement
 from bcdm.methods import ExactPosterior, GaussianMixture
 from bcdm.operators import FourierMask
@@ -74,9 +74,10 @@ def run(
         report: Hears of progress.
     """
     model = load(name).to(device)
-    with autocast(model.device, precision):
+    chosen = choose_precision(precision, model.device)
+    with autocast(model.device, chosen):
         return _run(
-            model, data, work, scores, command, limit, intervals, calls, seed, precision, report
+            model, data, work, scores, command, limit, intervals, calls, seed, chosen, report
         )
 
 

@@ -30,6 +30,7 @@ from bcdm.checkpoint.kinds import (
     SingleOperatorConfig,
 )
 from bcdm.errors import InputError
+from bcdm.machine import Precision
 from bcdm.methods import Parameterisation
 from bcdm.networks import Structure
 from bcdm.problems import Levels
@@ -155,7 +156,8 @@ class TrainingConfig(Settings):
     """The largest norm of a gradient."""
     ema: Share = 0.999
     """What is kept of the averaged weights at each step."""
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: Precision = "float32"
+    """Of the network; "auto" is the fastest that the device has, and stored as what it was."""
     weights: Literal["float32", "float16"] = "float32"
     """How matrices are stored in the model; training state keeps full precision."""
     seed: int = 0

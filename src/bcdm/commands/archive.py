@@ -7,7 +7,13 @@ import click
 from bcdm.commands.echo import answer, say
 from bcdm.commands.extras import require
 from bcdm.commands.failures import INTERRUPTED
-from bcdm.commands.options import device_option, mask_option, operator_option, plan_options
+from bcdm.commands.options import (
+    device_option,
+    mask_option,
+    model_option,
+    operator_option,
+    plan_options,
+)
 
 __all__ = ["archive"]
 
@@ -20,7 +26,7 @@ def archive() -> None:
 @archive.command()
 @click.argument("source", metavar="INPUT")
 @click.argument("out")
-@click.option("--model", required=True, help="A name of a shipped model, or a folder.")
+@model_option(said="A name of a shipped model, or a folder.", required=True)
 @plan_options
 @mask_option
 @operator_option
@@ -142,7 +148,7 @@ def status(out: str) -> None:
 @click.argument("out")
 @click.option("--draw", default=3, show_default=True, help="Items to draw again.")
 @click.option("--seed", default=0, show_default=True, help="Which items.")
-@click.option("--model", help="Where the model is, if it has moved.")
+@model_option(said="Where the model is, if it has moved.")
 @click.option("--input", "source", help="Where the measurements are, if they have moved.")
 @device_option()
 def verify(

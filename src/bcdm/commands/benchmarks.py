@@ -9,7 +9,10 @@ from bcdm.commands.extras import require
 from bcdm.commands.options import (
     count_option,
     data_option,
+    device_option,
     exam_options,
+    model_argument,
+    model_option,
     records_option,
     work_option,
 )
@@ -43,7 +46,7 @@ def learned(path: Path | None, smoke: bool) -> None:
 
 
 @benchmark.command()
-@click.option("--coils", "model", metavar="MODEL", help="A sample of 8 coils instead.")
+@model_option("--coils", "model", said="A sample of 8 coils instead.")
 @exam_options
 def overhead(path: Path | None, smoke: bool, model: str | None) -> None:
     """What a sampler step and a solve cost beside the bare network and the bare FFT."""
@@ -80,7 +83,7 @@ def measure_archive(path: Path | None, smoke: bool, exams: tuple[str, ...], item
 
 
 @benchmark.command("service")
-@click.option("--model", default="ixi64-mri8x", show_default=True, help="Of k-space, one mask.")
+@model_option(said="Of k-space, one mask.", default="ixi64-mri8x")
 @click.option("--minutes", default=10.0, show_default=True, help="Of load.")
 @click.option("--calls", default=8, show_default=True, help="Network calls per sample.")
 @click.option("--scans", default=6, show_default=True, help="Different files.")
@@ -108,19 +111,22 @@ def measure_service(
 @click.argument("comparison", type=SettingsFile())
 @data_option
 @work_option("runs/families")
+@device_option(None)
 @records_option
-def family(comparison: Path, data: Path | None, work: Path, path: Path | None) -> None:
+def family(
+    comparison: Path, data: Path | None, work: Path, device: str | None, path: Path | None
+) -> None:
     """A model of a family on operators it never saw, beside a rival and specialists."""
     from bcdm.benchmark import family as bench
 
-    records = bench.run(comparison, data, work, name_command(), report=say)
+    records = bench.run(comparison, data, work, name_command(), device=device, report=say)
     finish(records, path, bench.KEYS, bench.COLUMNS)
 
 
 @benchmark.command()
-@click.argument("model")
+@model_argument
 @data_option
-@click.option("--limit", default=50, show_default=True, help="Subjects, one image each.")
+@count_option("--limit", 50, "Subjects, one image each.")
 @click.option("--samples", default=11, show_default=True, help="Of each image.")
 @click.option("--calls", default=12, show_default=True, help="Network calls per sample.")
 @click.option("--radius", "radii", multiple=True, type=float, help="Pixels; left out: all.")
@@ -133,6 +139,7 @@ def family(comparison: Path, data: Path | None, work: Path, path: Path | None) -
 )
 @click.option("--card", is_flag=True, help="Say it in the model's card and in its reports.")
 @work_option("runs/lesions")
+@device_option()
 @records_option
 def lesions(
     model: str,
@@ -146,6 +153,7 @@ def lesions(
     others: Path | None,
     card: bool,
     work: Path,
+    device: str,
     path: Path | None,
 ) -> None:
     """Discs in images of new subjects: seen at all, and does what samples say hold?"""
@@ -161,7 +169,9 @@ def lesions(
         samples,
         calls,
     )
-    records = bench.run(model, data, work, name_command(), exam, others=others, report=say)
+    records = bench.run(
+        model, data, work, name_command(), exam, others=others, device=device, report=say
+    )
     if card:
         folder = find_model(model)
         content = read_facts(folder)
@@ -171,13 +181,13 @@ def lesions(
 
 
 @benchmark.command()
-@click.option("--model", help="A model of complex images; left out: what needs none.")
+@model_option(said="A model of complex images; left out: what needs none.")
 @data_option
 @click.option("--sets", default="brain16", show_default=True, help="Of brain16,ixi,openms,hku.")
 @click.option("--patterns", default="equispaced,poisson", show_default=True)
 @click.option("--accelerations", default="2,4,6,8", show_default=True)
 @click.option("--methods", default="", help="Rows, by name; all when left out.")
-@click.option("--limit", default=16, show_default=True, help="Slices of a set.")
+@count_option("--limit", 16, "Slices of a set.")
 @click.option("--sampled", default=0, show_default=True, help="Of them, sampled; 0: all.")
 @click.option("--tuning", default=2, show_default=True, help="Other slices, to tune weights on.")
 @click.option("--widths", default=1, show_default=True, help="Of validation, for intervals.")
@@ -186,6 +196,7 @@ def lesions(
 @click.option("--panel", type=click.Path(path_type=Path, dir_okay=False), help="PNG to draw.")
 @click.option("--add", is_flag=True, help="Keep what the file says of other rows.")
 @work_option("runs/scans")
+@device_option()
 @records_option
 def scans(
     model: str | None,
@@ -203,6 +214,7 @@ def scans(
     panel: Path | None,
     add: bool,
     work: Path,
+    device: str,
     path: Path | None,
 ) -> None:
     """Scans of several coils: a model beside CG-SENSE, l1-wavelet, total variation and MMPS."""
@@ -226,14 +238,16 @@ def scans(
         samples,
         calls,
     )
-    records = bench.run(model, data, work, name_command(), exam, report=say, panel=panel)
+    records = bench.run(
+        model, data, work, name_command(), exam, device=device, report=say, panel=panel
+    )
     if add and path is not None:
         records = keep_others(path, records, *bench.KEYS) + records
     finish(records, path, bench.KEYS, bench.COLUMNS)
 
 
 @benchmark.command()
-@click.argument("model")
+@model_argument
 @click.option("--draws", default=200, show_default=True, help="Masks of each kind.")
 @click.option("--size", type=int, nargs=2, help="Of the masks, rows and columns.")
 @records_option
@@ -246,14 +260,15 @@ def masks(model: str, draws: int, size: tuple[int, int] | None, path: Path | Non
 
 
 @benchmark.command()
-@click.argument("model")
-@click.option("--rival", help="Another model, on the same images and masks.")
+@model_argument
+@model_option("--rival", said="Another model, on the same images and masks.")
 @data_option
-@click.option("--limit", default=24, show_default=True, help="Test subjects, one image each.")
+@count_option("--limit", 24, "Test subjects, one image each.")
 @click.option("--sampled", default=8, show_default=True, help="Of them, sampled; or 0.")
 @click.option("--samples", default=8, show_default=True, help="Of each of these.")
 @click.option("--calls", default=8, show_default=True, help="Network calls per sample.")
 @work_option("runs/patterns")
+@device_option()
 @records_option
 def patterns(
     model: str,
@@ -264,20 +279,21 @@ def patterns(
     samples: int,
     calls: int,
     work: Path,
+    device: str,
     path: Path | None,
 ) -> None:
     """How well a model does by the kind of k-space mask, beside the linear estimate."""
     from bcdm.benchmark import patterns as bench
 
     exam = bench.Exam(limit, sampled, samples, calls)
-    records = bench.run(model, rival, data, work, name_command(), exam, report=say)
+    records = bench.run(model, rival, data, work, name_command(), exam, device=device, report=say)
     finish(records, path, bench.KEYS, bench.COLUMNS)
 
 
 @benchmark.command()
-@click.argument("model")
+@model_argument
 @data_option
-@click.option("--limit", default=100, show_default=True, help="Measurements of a kind.")
+@count_option("--limit", 100, "Measurements of a kind.")
 @click.option("--together", default=26, show_default=True, help="Images of a volume.")
 @records_option
 def noise(model: str, data: Path | None, limit: int, together: int, path: Path | None) -> None:

@@ -65,7 +65,7 @@ def _time_call(name: str) -> str:
             seconds.append((time.perf_counter() - start) / count)
         told.append(f"{1000 * min(seconds):.0f} ms an image of {count}")
     size = "x".join(map(str, model.shape))
-    return f"{', '.join(told)} ({name}, {size}); a sample takes 20 calls"
+    return f"{', '.join(told)} on the processor ({name}, {size}); a sample takes 20 calls"
 
 
 @click.command()
@@ -73,7 +73,11 @@ def models() -> None:
     """List the models that can be named: what they make, from what, and where they lie."""
     for name in list_models():
         folder = find_model(name)
-        for line in _describe(name, folder):
+        try:
+            lines = _describe(name, folder)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            lines = [f"{name}: BROKEN, its config.json or weights cannot be read, in {folder}"]
+        for line in lines:
             answer(line)
 
 

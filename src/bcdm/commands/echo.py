@@ -4,7 +4,7 @@ import logging
 import shlex
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,14 +60,16 @@ def finish(
     path: Path | None,
     keys: Sequence[str] = (),
     columns: "Sequence[Column]" = (),
+    form: "Callable[[Sequence[Record]], str] | None" = None,
 ) -> None:
     """Shows records, and writes them; with columns a page of them, too, beside the file.
 
+    What is shown is a line a record, unless there is another `form`.
     Ends the process with exit code 1 where a record misses what is required of it.
     """
     from bcdm.assessment.records import all_hold, format_table, make_page, write_records
 
-    for row in format_table(records).splitlines():
+    for row in (form or format_table)(records).splitlines():
         answer(row)
     if path is not None:
         write_records(path, records)

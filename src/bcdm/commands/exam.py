@@ -6,7 +6,7 @@ import click
 
 from bcdm.commands.echo import finish, name_command, say
 from bcdm.commands.extras import require
-from bcdm.commands.options import exam_options, records_option
+from bcdm.commands.options import device_option, exam_options, records_option
 from bcdm.errors import InputError
 
 __all__ = ["deepinv", "mixture"]
@@ -79,8 +79,11 @@ def mixture(
     "--fallback", is_flag=True, help="Reconstruct by MMPS, too, what the model was not made for."
 )
 @click.option("--add", is_flag=True, help="Keep what the file of records says of others.")
+@device_option()
 @records_option
-def deepinv(only: tuple[str, ...], fallback: bool, add: bool, path: Path | None) -> None:
+def deepinv(
+    only: tuple[str, ...], fallback: bool, add: bool, device: str, path: Path | None
+) -> None:
     """Physics of deepinv as operators: exact beside dense, time of a call, PSNR beside linear.
 
     It needs deepinv, which needs a newer torch than the package index has for processors alone:
@@ -90,7 +93,7 @@ def deepinv(only: tuple[str, ...], fallback: bool, add: bool, path: Path | None)
     from bcdm.assessment.records import keep_others
     from bcdm.benchmark import physics as bench
 
-    records = bench.run(name_command(), only=only, fallback=fallback, report=say)
+    records = bench.run(name_command(), only=only, fallback=fallback, device=device, report=say)
     if add and path is not None:
         records = keep_others(path, records, "physics") + records
     finish(records, path, bench.KEYS, bench.COLUMNS)

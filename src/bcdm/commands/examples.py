@@ -5,6 +5,10 @@ import click
 __all__ = ["EXAMPLES", "show_examples"]
 
 EXAMPLES = {
+    "": "bcdm demo --out demo",
+    "archive": "bcdm archive run scans.zarr out --model ixi64-mri-scanner --workers 4",
+    "benchmark": "bcdm benchmark calls ixi64-mri --limit 16 --calls 10,20",
+    "data": "bcdm data ixi /my/IXI-T1 /my/data",
     "reconstruct": "bcdm reconstruct scan.h5 --model brain-mri --calls 12 -o out",
     "inspect": "bcdm inspect scan.h5 --mask mask.npy",
     "verify": "bcdm verify out --input scan.h5",
@@ -46,11 +50,11 @@ EXAMPLES = {
 }
 
 
-def show_examples(group: click.Group, path: tuple[str, ...] = ()) -> None:
-    """Puts examples at the end of the help of every command of a group."""
-    for name, command in group.commands.items():
-        here = (*path, name)
-        if isinstance(command, click.Group):
-            show_examples(command, here)
-        elif example := EXAMPLES.get(" ".join(here)):
-            command.epilog = f"\b\nExample:\n  {example}"
+def show_examples(command: click.Command, path: tuple[str, ...] = ()) -> None:
+    """Puts examples at the end of the help of a command, and of all below a group."""
+    if example := EXAMPLES.get(" ".join(path)):
+        shown = f"\b\nExample:\n  {example}"
+        command.epilog = f"{shown}\n\n{command.epilog}" if command.epilog else shown
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            show_examples(inner, (*path, name))

@@ -7,8 +7,10 @@ import click
 
 from bcdm.commands.echo import finish, name_command, say
 from bcdm.commands.options import (
+    count_option,
     data_option,
     device_option,
+    model_argument,
     precision_option,
     records_option,
     work_option,
@@ -22,9 +24,9 @@ __all__ = ["calls", "trust"]
 
 
 @click.command()
-@click.argument("model")
+@model_argument
 @data_option
-@click.option("--limit", default=80, show_default=True, help="Test images of each defect.")
+@count_option("--limit", 80, "Test images of each defect.")
 @click.option("--intervals", default=60, show_default=True, help="Images for coverage.")
 @click.option("--calls", default=20, show_default=True, help="Network calls per sample.")
 @click.option("--seed", default=100, show_default=True, help="Of measurements and samples.")
@@ -71,10 +73,10 @@ def trust(
 
 
 @click.command()
-@click.argument("model")
+@model_argument
 @data_option
 @click.option("--calls", default="5,10,20,50,100,500", show_default=True, help="Numbers to try.")
-@click.option("--limit", default=32, show_default=True, help="Images, evenly spaced.")
+@count_option("--limit", 32, "Images, evenly spaced.")
 @click.option("--samples", default=20, show_default=True)
 @click.option("--churn", default=1.0, show_default=True)
 @click.option("--operator", metavar="YAML", help="Measure with this instead of the model's own.")

@@ -11,6 +11,7 @@ from bcdm.commands.options import (
     count_option,
     data_option,
     device_option,
+    model_argument,
     precision_option,
     records_option,
 )
@@ -48,7 +49,9 @@ def prepare(folder: Path, out: Path, size: tuple[int, int] | None) -> None:
 @click.command()
 @click.argument("config", type=SettingsFile())
 @data_option
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Default runs/NAME.")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path, file_okay=False), help="Default runs/NAME."
+)
 @click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Change a setting.")
 @click.option(
     "--operator",
@@ -88,12 +91,12 @@ def train(
 
 
 @click.command()
-@click.argument("model")
+@model_argument
 @data_option
 @click.option("--split", default="test", show_default=True)
 @count_option("--limit", None, "At most this many images, evenly spaced.")
 @count_option("--samples", 20, "Samples per image; 20 resolve 90 %.", least=2)
-@count_option("--calls", 30, "Network calls per sample.")
+@count_option("--calls", 30, "Network calls per sample; 30 here, 20 elsewhere: as in records.")
 @click.option("--churn", default=1.0, show_default=True, help="Of DPM-Solver++; 0: ODE, 1: SDE.")
 @click.option("--operator", metavar="YAML", help="Measure with this instead of the model's own.")
 @click.option("--noise-std", type=float, help="Of the measurements, in the units of the images.")
@@ -133,6 +136,7 @@ def evaluate(
         require("matplotlib")
     from bcdm.assessment import evaluate as bench
     from bcdm.assessment.options import Options
+    from bcdm.assessment.table import format_beside
 
     options = Options(
         data=data,
@@ -152,11 +156,12 @@ def evaluate(
         strict=strict,
         card=card,
     )
-    finish(bench.run(model, options, name_command(), report=say), path)
+    records = bench.run(model, options, name_command(), report=say)
+    finish(records, path, form=format_beside)
 
 
 @click.command()
-@click.argument("model")
+@model_argument
 @data_option
 @count_option("--limit", None, "At most this many validation images.")
 @count_option("--samples", 20, least=9)

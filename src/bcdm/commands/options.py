@@ -5,6 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
+
+from bcdm.shelf import list_models
 
 __all__ = [
     "count_option",
@@ -12,6 +15,8 @@ __all__ = [
     "device_option",
     "exam_options",
     "mask_option",
+    "model_argument",
+    "model_option",
     "operator_option",
     "output_folder",
     "plan_options",
@@ -58,10 +63,38 @@ def precision_option(command: Command) -> Command:
     )
 
 
-def device_option(default: str = "cpu") -> Callable[[Command], Command]:
-    """Where networks run."""
+def device_option(default: str | None = "cpu") -> Callable[[Command], Command]:
+    """Where networks run; without a default where a file of settings says."""
     said = "Where networks run: cpu, cuda, cuda:1, mps; auto is the first beside the processor."
     return click.option("--device", default=default, show_default=True, help=said)
+
+
+def _complete_models(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Names of models that begin so; folders where none does."""
+    names = [CompletionItem(name) for name in list_models() if name.startswith(incomplete)]
+    return names or [CompletionItem(incomplete, type="dir")]
+
+
+def model_argument(command: Command) -> Command:
+    """A name of a model, or a folder."""
+    return click.argument("model", shell_complete=_complete_models)(command)
+
+
+def model_option(
+    *names: str, said: str, default: str | None = None, required: bool = False
+) -> Callable[[Command], Command]:
+    """The same as an option: --model, if no other name is given."""
+    return click.option(
+        *(names or ("--model",)),
+        metavar="MODEL",
+        default=default,
+        show_default=default is not None,
+        required=required,
+        help=said,
+        shell_complete=_complete_models,
+    )
 
 
 def mask_option(command: Command) -> Command:
@@ -97,4 +130,4 @@ def work_option(folder: str) -> Callable[[Command], Command]:
 def output_folder(command: Command) -> Command:
     """Where results go; must be given."""
     kind = click.Path(path_type=Path, file_okay=False)
-    return click.option("--out", type=kind, required=True)(command)
+    return click.option("-o", "--out", type=kind, required=True)(command)

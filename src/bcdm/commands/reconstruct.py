@@ -14,6 +14,7 @@ from bcdm.commands.inputs import for_each
 from bcdm.commands.options import (
     device_option,
     mask_option,
+    model_option,
     operator_option,
     plan_options,
 )
@@ -34,7 +35,7 @@ __all__ = ["demo", "reconstruct"]
 
 @click.command()
 @click.argument("inputs", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--model", required=True, help="A name of a shipped model, or a folder.")
+@model_option(said="A name of a shipped model, or a folder.", required=True)
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path, file_okay=False))
 @plan_options
 @mask_option
@@ -256,9 +257,10 @@ def _fit(
 
 
 @click.command()
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True)
+@click.option("-o", "--out", type=click.Path(path_type=Path, file_okay=False), required=True)
 @click.option("--no-open", is_flag=True, help="Do not open the report in a browser.")
-def demo(out: Path, no_open: bool) -> None:
+@device_option()
+def demo(out: Path, no_open: bool, device: str) -> None:
     """From a brain slice that comes with bcdm to mean, uncertainty, samples and a report.
 
     The slice is measured as an 8x accelerated MRI scanner would, and reconstructed by a shipped
@@ -273,7 +275,7 @@ def demo(out: Path, no_open: bool) -> None:
 
     picture = importlib.resources.files("bcdm") / "demo" / "brain.png"
     with importlib.resources.as_file(picture) as path:
-        model = load(SMALL)
+        model = load(SMALL).to(device)
         page, given = out / "report.html", Given(simulate=True)
         _reconstruct_one(path, model, out, Plan(), given, "", page=page, dry_run=False)
     if not no_open:

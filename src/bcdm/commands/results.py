@@ -6,6 +6,7 @@ import click
 
 from bcdm.commands.echo import answer
 from bcdm.commands.extras import require
+from bcdm.commands.options import device_option, model_option
 
 __all__ = ["feature", "verify"]
 
@@ -18,13 +19,16 @@ __all__ = ["feature", "verify"]
     type=click.Path(path_type=Path, exists=True),
     help="To check it as well.",
 )
-@click.option("--model", help="Where the model is, if it is not one of the shipped.")
+@model_option(said="Where the model is, if it is not one of the shipped.")
 @click.option(
     "--method",
     metavar="PACKAGE.MODULE:NAME",
     help="What drew the samples, if that is no part of bcdm.",
 )
-def verify(result: Path, source: Path | None, model: str | None, method: str | None) -> None:
+@device_option()
+def verify(
+    result: Path, source: Path | None, model: str | None, method: str | None, device: str
+) -> None:
     """Check a result against its provenance, and draw its first sample again.
 
     RESULT is a folder that `bcdm reconstruct` wrote, or a file in it.
@@ -32,7 +36,7 @@ def verify(result: Path, source: Path | None, model: str | None, method: str | N
     require("zarr")
     from bcdm.reconstruction.verification import verify as check
 
-    verdicts = check(result, source, model, method)
+    verdicts = check(result, source, model, method, device)
     for one in verdicts:
         answer(f"{'right' if one.right else 'WRONG'}  {one.name}: {one.found}")
     if not all(one.right for one in verdicts):

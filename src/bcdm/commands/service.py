@@ -6,13 +6,13 @@ import click
 
 from bcdm.commands.echo import say
 from bcdm.commands.extras import require
-from bcdm.commands.options import device_option
+from bcdm.commands.options import device_option, model_option
 
 __all__ = ["serve"]
 
 
 @click.command()
-@click.option("--model", required=True, help="A name of a shipped model, or a folder.")
+@model_option(said="A name of a shipped model, or a folder.", required=True)
 @click.option(
     "--work",
     type=click.Path(path_type=Path, file_okay=False),

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
 from bcdm.commands.echo import answer
+from bcdm.errors import InputError
 from bcdm.shelf import find_settings, list_settings
 
 __all__ = ["SettingsFile", "settings"]
@@ -21,16 +23,27 @@ class SettingsFile(click.ParamType):  # type: ignore[type-arg]
         """Finds the file."""
         return find_settings(value)
 
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Names that begin so; files where none does."""
+        names = [CompletionItem(name) for name in list_settings() if name.startswith(incomplete)]
+        return names or [CompletionItem(incomplete, type="file")]
+
 
 @click.command()
-@click.argument("name", required=False)
-def settings(name: str | None) -> None:
+@click.argument("name", required=False, type=SettingsFile())
+def settings(name: Path | None) -> None:
     """List the settings that come with bcdm, by the command that takes them; or show NAME.
 
     To change more than a few, write one to a file and train from that.
     """
     if name is not None:
-        for line in find_settings(name).read_text().splitlines():
+        try:
+            lines = name.read_text().splitlines()
+        except UnicodeDecodeError:
+            raise InputError(f"{name} holds no settings: it is no text in UTF-8") from None
+        for line in lines:
             answer(line)
         return
     files: dict[Path, str] = {}

@@ -7,7 +7,13 @@ import click
 
 from bcdm.commands.echo import answer, say
 from bcdm.commands.models import show_calibration
-from bcdm.commands.options import count_option, data_option, device_option, precision_option
+from bcdm.commands.options import (
+    count_option,
+    data_option,
+    device_option,
+    model_argument,
+    precision_option,
+)
 from bcdm.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,7 +23,7 @@ __all__ = ["specialise"]
 
 
 @click.command()
-@click.argument("model")
+@model_argument
 @click.option(
     "--operator",
     required=True,
@@ -29,7 +35,9 @@ __all__ = ["specialise"]
 @click.option("--minutes", type=float, help="Of training; 10 where --steps is not given.")
 @count_option("--steps", None, "Of training, instead of minutes.")
 @data_option
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Default runs/NAME.")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path, file_okay=False), help="Default runs/NAME."
+)
 @click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Change a setting.")
 @count_option("--limit", 200, "Validation images of the calibration.", least=40)
 @count_option("--intervals", 30, "Of these, for interval widths.")

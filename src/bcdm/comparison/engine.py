@@ -30,7 +30,7 @@ from bcdm.comparison.task import START, Task
 from bcdm.evaluation import crps
 from bcdm.files import replacing
 from bcdm.imports import resolve
-from bcdm.machine import autocast
+from bcdm.machine import autocast, choose_precision
 from bcdm.measurement import Measurement
 from bcdm.shelf import find_model
 
@@ -81,6 +81,9 @@ def run_task(
     """
     used = [name for name in task.networks if name in {m.network for m in task.methods.values()}]
     models = {name: _train(task, name, data, out, work, report, device)[1] for name in used}
+    # What is kept is known by what it was computed in, whatever a file leaves to the machine.
+    precision = choose_precision(task.precision, next(iter(models.values())).device)
+    task = task.model_copy(update={"precision": precision})
     outcomes = {}
     for name, config in task.methods.items():
         content = describe_outcome(task, config, models, _find_tested(task, models), data)
@@ -201,6 +204,8 @@ def _score(
     case |= tried
     if task.fid is not None:
         case["FID's weights"] = hash_weights(task.fid, data)
+    if case["calls"]:
+        case["precision"] = task.precision
     if best.model is not None and best.model.device.type != "cpu":
         case["device"] = str(best.model.device)
     if lost:

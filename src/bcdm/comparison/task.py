@@ -2,13 +2,14 @@
 
 import graphlib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer
 
 from bcdm.comparison.contenders import ContenderConfig, Plug, describe_plug
 from bcdm.errors import InputError
+from bcdm.machine import Precision
 from bcdm.methods import CONTROL
 
 __all__ = ["START", "Task", "add_control", "load_task", "scale_down"]
@@ -44,7 +45,8 @@ class Task(BaseModel):
         few_images: Those of them that methods with `few` are scored on, and figures show.
         tune_images: Validation images on which weights are chosen.
         tune_samples: Samples of each for that.
-        precision: Of the networks in sampling.
+        precision: Of the networks in sampling; "auto" is the fastest that the device has, and what
+            it was is part of what outcomes are known by.
         metrics: More numbers of images, by name: "package.module:name" of a function (estimate,
             truth) of images (B, C, H, W) to numbers (B,).
         lpips: Weights of LPIPS, in the data folder or not; its features also give a distance.
@@ -69,7 +71,7 @@ class Task(BaseModel):
     tune_images: int = 16
     tune_samples: int = 4
     batch: int = 16
-    precision: Literal["float32", "bfloat16"] = "bfloat16"
+    precision: Precision = "auto"
     seed: int = 0
     metrics: dict[str, Plug] = Field(default_factory=dict)
     lpips: Path | None = None

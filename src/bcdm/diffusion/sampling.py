@@ -34,7 +34,7 @@ def sample(
     seed: int = 0,
     indices: Iterable[int] = (0,),
     grid: Tensor | None = None,
-    batch_size: int | None = None,
+    batch: int | None = None,
     progress: bool | None = None,
     items: Sequence[str] | None = None,
 ) -> Tensor:
@@ -51,7 +51,7 @@ def sample(
         seed: Together with the index it fixes all noise of a sample.
         indices: Which samples to draw, e.g. `range(64)`.
         grid: Log-SNR of the levels, increasing; that of the schedule when left out.
-        batch_size: Draw in batches of exactly this size. The last batch is filled up and cut, so
+        batch: Draw in batches of exactly this size. The last batch is filled up and cut, so
             that a sample is the same to the bit whatever samples are drawn with it. For denoisers
             of one measurement; with several bound, draw one sample of each at a time.
         progress: A progress bar; None shows it on a terminal only.
@@ -65,9 +65,9 @@ def sample(
     chosen = list(indices)
     if not chosen:
         raise InputError("indices is empty: ask for at least one sample, e.g. range(1)")
-    size = len(chosen) if batch_size is None else batch_size
+    size = len(chosen) if batch is None else batch
     if size < 1:
-        raise InputError(f"batch_size is at least 1, got {batch_size}")
+        raise InputError(f"batch is at least 1, got {batch}")
     log_snr = denoiser.schedule.grid(steps) if grid is None else grid.double()
     if bool((log_snr.diff() <= 0).any()):
         raise InputError("the grid of log-SNR must increase from noise to clean")

@@ -49,6 +49,7 @@ def verify(
     source: Path | None = None,
     model_path: str | None = None,
     method: str | None = None,
+    device: str = "cpu",
 ) -> list[Verdict]:
     """Checks a result against what it says of itself, and draws its first sample again.
 
@@ -58,6 +59,7 @@ def verify(
         model_path: Where the model is; left out: where models are looked for by name.
         method: The import path of what drew the samples, if that is no part of bcdm: what a result
             says is compared with it, and never run by itself.
+        device: Where the network runs, wherever it ran before.
     """
     if (path / MARKER).is_file():
         path = path / MARKER
@@ -73,7 +75,7 @@ def verify(
         verdicts = [Verdict("provenance is whole", whole, str(stored["id"])[:16])]
         verdicts += _check_files(folder, run, stored["id"])
         verdicts += _check_slices(run, None if own else stored)
-        model = load(model_path or stored["model"]["name"])
+        model = load(model_path or stored["model"]["name"]).to(device)
         same = model.facts["hashes"] == stored["model"]["hashes"]
         verdicts.append(Verdict("model", same, str(stored["model"]["name"])))
         if source is not None:
@@ -176,7 +178,7 @@ def _check_sample(
         steps=sampler.count_steps(settings["calls"]),
         seed=settings["seed"],
         indices=[0],
-        batch_size=settings["batch"],
+        batch=settings["batch"],
         progress=False,
         # Earlier versions knew samples by their number alone.
         items=None if scheme is None else [name_slice(stored, 0)],
@@ -190,8 +192,11 @@ def _check_sample(
         "torch": str(torch.__version__),
         "threads": torch.get_num_threads(),
     }
-    if any(stored["made by"][name] != value for name, value in here.items()):
+    made_by = stored["made by"]
+    if any(made_by[name] != value for name, value in here.items()):
         where += "; made by other versions or numbers of threads"
+    if (there := made_by.get("device", str(model.device))) != str(model.device):
+        where += f"; made on {there}, drawn again on {model.device}"
     return [*verdicts, Verdict("first sample, drawn again", away <= TOLERANCE, where)]
 
 

@@ -23,12 +23,13 @@ from bcdm.data import ImageSource, Subset, assign_splits, open_images, select_sp
 from bcdm.errors import InputError
 from bcdm.files import write_text
 from bcdm.folders import claim
+from bcdm.machine import choose_precision
 from bcdm.networks import UnrolledNetwork
 from bcdm.operators import LinearOperator
 from bcdm.problems import OneProblem
 from bcdm.training.cost import count_cost
 from bcdm.training.sources import count_images
-from bcdm.training.train import Trainer, open_processes
+from bcdm.training.train import Processes, Trainer, open_processes
 
 __all__ = [
     "has_data",
@@ -90,6 +91,7 @@ def run_settings(
         return folder
     images, validation = open_data(config, data)
     with open_processes(device) as processes:
+        config = _fix_precision(config, folder, processes)
         trainer = Trainer(config, images, validation, folder, processes, operator, data)
         if dry_run:
             for line in plan(trainer).splitlines():
@@ -240,6 +242,7 @@ def time_settings(
     """
     images, _ = open_data(config, data)
     with tempfile.TemporaryDirectory() as folder, open_processes(device) as processes:
+        config = _fix_precision(config, Path(folder), processes)
         trainer = Trainer(config, images, None, Path(folder), processes, operator, data)
         return _time_steps(trainer, 12)
 
@@ -328,6 +331,18 @@ def _flatten(settings: Mapping[str, Any], above: str = "") -> dict[str, Any]:
         inner = _flatten(value, f"{above}{name}.") if isinstance(value, dict) else None
         found |= {above + name: value} if inner is None else inner
     return found
+
+
+def _fix_precision(config: RunConfig, folder: Path, processes: Processes) -> RunConfig:
+    """Settings that leave no precision to the machine: a run goes on in that it began in."""
+    if config.training.precision != "auto":
+        return config
+    stored = folder / "config.yaml"
+    begun = load_config(stored).training.precision if stored.exists() else "auto"
+    is_low = processes.agree(choose_precision(begun, processes.device) == "bfloat16")
+    chosen = "bfloat16" if is_low else "float32"
+    training = config.training.model_copy(update={"precision": chosen})
+    return config.model_copy(update={"training": training})
 
 
 def _store_settings(config: RunConfig, folder: Path) -> None:

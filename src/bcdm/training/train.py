@@ -49,6 +49,13 @@ class Processes:
         if self.world > 1:
             dist.barrier()
 
+    def agree(self, value: bool) -> bool:
+        """What the first process says, for all."""
+        said = torch.tensor(int(value), device=self.device)
+        if self.world > 1:
+            dist.broadcast(said, 0)
+        return bool(said)
+
 
 @contextlib.contextmanager
 def open_processes(device_name: str = "auto") -> Iterator[Processes]:
