@@ -9,7 +9,11 @@ from bcdm.errors import InputError
 __all__ = ["LIGHTS", "Check", "Judgement", "Light", "Trust", "add_check", "find_light", "join"]
 
 Judgement = Literal["good", "doubtful", "bad", "none"]
+"""What a check says; "none" where nothing could be judged."""
+
 Light = Literal["green", "amber", "red"]
+"""What a card says: nothing speaks against it, look twice, do not rely on it."""
+
 LIGHTS: tuple[Light, ...] = get_args(Light)
 """From good to bad."""
 
