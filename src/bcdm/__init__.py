@@ -7,11 +7,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bcdm import archive as archive
+    from bcdm import assessment as assessment
+    from bcdm import benchmark as benchmark
     from bcdm import checkpoint as checkpoint
+    from bcdm import coils as coils
+    from bcdm import comparison as comparison
     from bcdm import conditioning as conditioning
     from bcdm import data as data
     from bcdm import diffusion as diffusion
+    from bcdm import errors as errors
     from bcdm import evaluation as evaluation
+    from bcdm import machine as machine
     from bcdm import measurement as measurement
     from bcdm import methods as methods
     from bcdm import networks as networks
@@ -19,7 +26,11 @@ if TYPE_CHECKING:
     from bcdm import operators as operators
     from bcdm import problems as problems
     from bcdm import reconstruction as reconstruction
+    from bcdm import report as report
     from bcdm import scans as scans
+    from bcdm import service as service
+    from bcdm import tensors as tensors
+    from bcdm import training as training
     from bcdm import trust as trust
     from bcdm.checkpoint import Guest as Guest
     from bcdm.checkpoint import load as load
@@ -56,11 +67,18 @@ _HOME = {
 }
 
 _ROOMS = (
+    "archive",
+    "assessment",
+    "benchmark",
     "checkpoint",
+    "coils",
+    "comparison",
     "conditioning",
     "data",
     "diffusion",
+    "errors",
     "evaluation",
+    "machine",
     "measurement",
     "methods",
     "networks",
@@ -68,7 +86,11 @@ _ROOMS = (
     "operators",
     "problems",
     "reconstruction",
+    "report",
     "scans",
+    "service",
+    "tensors",
+    "training",
     "trust",
 )
 

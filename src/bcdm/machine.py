@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 Precision = Literal["auto", "float32", "bfloat16"]
+"""What networks run in; "auto" is what suits the machine."""
 
 _CPUINFO = Path("/proc/cpuinfo")
 # What multiplies bfloat16 in hardware; without it torch converts every number there and back.

@@ -13,8 +13,8 @@ from bcdm.tensors import ImageSpec, SeededNoise, fit, inner, real_dtype
 
 __all__ = ["NEGLIGIBLE", "Measurement"]
 
-# Of a standard deviation: errors of that size are not seen in what is uncertain by so much.
 NEGLIGIBLE = 0.01
+"""Of a standard deviation: errors of that size are not seen in what is uncertain by so much."""
 
 # Counter of the measurement noise, far from the steps of any sampler with the same seed.
 _NOISE_STEP = 1 << 62

@@ -145,3 +145,19 @@ def test_descriptions_of_earlier_versions_are_held_to_what_they_say() -> None:
     assert not agree(found, earlier.model_copy(update={"measured": (8, 8)}))
     assert not agree(found, earlier.model_copy(update={"projections": found.projections[:3]}))
     assert not agree(found, IdentityConfig(kind="identity"))
+
+
+def test_descriptions_stay_the_same() -> None:
+    """They are stored with models, and compared with those of later versions."""
+    operator = PixelMask(torch.arange(64).reshape(8, 8) % 3 > 0)
+    found = describe_operator(operator, SHAPE)
+    numbers = (-0.253728, 1.296066, 0.9893, -0.947171, 0.507148, -0.817765, -0.967858, -1.307829)
+    assert (found.size, found.projections) == (7.27, numbers)
+
+
+def test_descriptions_of_complex_images_see_both_parts() -> None:
+    real = MatrixFree(lambda x: x.real.to(x.dtype), shape=SHAPE)
+    whole = MatrixFree(lambda x: x, shape=SHAPE)
+    for dtype, same in ((torch.float32, True), (torch.complex64, False)):
+        found = [describe_operator(one, SHAPE, dtype) for one in (real, whole)]
+        assert agree(*found) == same

@@ -15,6 +15,7 @@ from bcdm.checkpoint.building import (
     build_preparation,
     build_problems,
 )
+from bcdm.checkpoint.kinds import Settings
 from bcdm.checkpoint.settings import load_config, parse_config, parse_operator, resolve_data_path
 from bcdm.comparison.task import load_task
 from bcdm.data import Augmentation, Preparation
@@ -253,3 +254,13 @@ def test_members_of_a_family_are_what_draws() -> None:
     later = parse_config(BASE | {"operator": family(given | {"middle": [0.3, 0.4]})})
     assert later.model_dump(mode="json")["operator"]["members"][0]["middle"] == [0.3, 0.4]
     assert parse_config(later.model_dump(mode="json")) == later
+
+
+@pytest.mark.parametrize("name", ["ixi64-mri.yaml", "ixi64-mri-scanner.yaml"])
+def test_settings_are_told_in_one_line(name: str) -> None:
+    config = load_config(Path(name))
+    assert repr(config).startswith("RunConfig(name='ixi64-mri")
+    inside = [getattr(config, key) for key in type(config).model_fields]
+    texts = [repr(one) for one in (config, *inside) if isinstance(one, Settings)]
+    assert len(texts) >= 5
+    assert [text for text in texts if len(text) > 120 or "\n" in text] == []

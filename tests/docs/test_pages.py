@@ -1,5 +1,6 @@
 """README and docs say what is there: names, commands, pages."""
 
+import inspect
 import re
 from importlib import import_module
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
+import bcdm
 from bcdm.commands import cli
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,6 +70,48 @@ def test_every_room_is_in_the_reference() -> None:
     text = (ROOT / "docs/api/README.md").read_text()
     rooms = [path.parent.name for path in (ROOT / "src/bcdm").glob("*/__init__.py")]
     assert [room for room in rooms if f"`{room}`" not in text] == []
+
+
+# Rooms whose names have no page, and why.
+UNLISTED = {
+    "commands": "the command line: docs/commands.md describes it",
+    "machine": "choices that commands make; settings and options name them",
+}
+
+
+def list_public() -> list[str]:
+    """Names that the rooms which `import bcdm` reaches give out, by their paths."""
+    rooms = {path.parent.name for path in (ROOT / "src/bcdm").glob("*/__init__.py")}
+    rooms |= {name for name in dir(bcdm) if name in bcdm._ROOMS}
+    return [
+        f"bcdm.{room}.{name}"
+        for room in sorted(rooms - set(UNLISTED))
+        for name in getattr(import_module(f"bcdm.{room}"), "__all__", ())
+    ]
+
+
+def is_described(path: str) -> bool:
+    """Whether a name has a docstring; the site shows no other."""
+    room, name = path.rsplit(".", 1)
+    found = getattr(import_module(room), name)
+    if isinstance(found, type) or inspect.isfunction(found):
+        return bool(found.__doc__)
+    # That of a value is the text below it.
+    home = ROOT / "src" / room.replace(".", "/")
+    files = home.glob("*.py") if home.is_dir() else [home.with_suffix(".py")]
+    text = "\n".join(file.read_text() for file in files)
+    return re.search(rf'^{name}\b.* = .*(?:\n[ )}}\]].*)*\nr?"""', text, re.MULTILINE) is not None
+
+
+def test_every_public_name_has_a_page() -> None:
+    pages = (ROOT / "docs/api").glob("*.md")
+    shown = {path for page in pages for path in re.findall(r"^::: (\S+)", page.read_text(), re.M)}
+    names = list_public()
+    assert len(names) > 180
+    # A room is shown with all it gives out, or name by name.
+    missing = [name for name in names if not {name, name.rsplit(".", 1)[0]} & shown]
+    assert missing == []
+    assert [name for name in names if not is_described(name)] == []
 
 
 def test_the_readme_takes_two_minutes() -> None:

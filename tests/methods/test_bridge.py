@@ -152,7 +152,7 @@ def test_input_and_output_are_those_of_the_bridge() -> None:
     mask = torch.rand(4, 6, generator=torch.Generator().manual_seed(0)) < 0.5
     for operator in (PixelMask(mask), BlockMean((2, 2)), FourierMask(mask, real=True)):
         measurement = Measurement.simulate(x_0, operator, 0.001, seed=2)
-        x_1 = BRIDGE.estimate_linearly(measurement)
+        x_1 = BRIDGE.scales.estimate_linearly(measurement)
         least = LeastSquares().condition(measurement).estimate
         torch.testing.assert_close(x_1, least, rtol=0, atol=1e-4)
         level = bridge.level(torch.tensor([-3.0, 4.0]).double())

@@ -4,8 +4,21 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch import Tensor
 
-from bcdm.diffusion import VP, Denoiser, DPMSolver, posterior_mean, sample
+from bcdm.diffusion import (
+    DDIM,
+    VP,
+    Ancestral,
+    Denoiser,
+    DPMSolver,
+    Heun,
+    NoiseLevel,
+    Sampler,
+    Step,
+    posterior_mean,
+    sample,
+)
 from bcdm.errors import ShapeError
 from bcdm.measurement import Measurement
 from bcdm.methods import (
@@ -18,14 +31,36 @@ from bcdm.methods import (
     DiffPIR,
     ExactDenoiser,
     GaussianMixture,
+    LeastSquares,
+    LinearGaussian,
     Method,
     PiGDM,
     PostConditioned,
+    Renewal,
+    TotalVariation,
 )
+from bcdm.methods.view import Scales
 from bcdm.operators import Identity
 
 SHAPE = (1, 2, 4)
-METHODS = (DDRM, DMPS, DPS, MMPS, Denoising, DiffPIR, PiGDM, PostConditioned)
+
+
+def least_squares(prior: Denoiser) -> Method:
+    return LeastSquares()
+
+
+def total_variation(prior: Denoiser) -> Method:
+    return TotalVariation(0.1, iterations=2)
+
+
+def bayesian(prior: Denoiser) -> Method:
+    return LinearGaussian(Scales(1.0))
+
+
+METHODS = (
+    *(DDRM, DMPS, DPS, MMPS, Denoising, DiffPIR, PiGDM, PostConditioned),
+    *(least_squares, total_variation, bayesian),
+)
 
 
 def make_prior() -> ExactDenoiser:
@@ -77,3 +112,50 @@ def test_the_mean_by_one_call_is_checked_too() -> None:
     with pytest.raises(ShapeError, match="3 measurements are bound but x_t holds 1 images"):
         posterior_mean(bound)
     assert posterior_mean(bound, count=3).shape == (3, *SHAPE)
+
+
+@pytest.mark.parametrize("build", METHODS)
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_direct_call_is_refused_in_the_same_words(
+    build: Callable[[Denoiser], Method], count: int
+) -> None:
+    bound = build(make_prior()).condition(measure(3))
+    x_t, level = torch.zeros(count, *SHAPE).double(), VP().level(torch.zeros(1).double())
+    with pytest.raises(ShapeError, match=f"3 measurements are bound but x_t holds {count} images"):
+        bound(x_t, level)
+
+
+@pytest.mark.parametrize("sampler", [DDIM(), DPMSolver(), Heun(), Ancestral(), Renewal()])
+@pytest.mark.parametrize(
+    "change",
+    [lambda x: x[:1], lambda x: x.mean(0), lambda x: x.repeat(2, 1, 1, 1), lambda x: x[..., :1]],
+    ids=["one-of-all", "no-batch", "more", "cut"],
+)
+def test_the_loop_refuses_means_of_another_shape(
+    change: Callable[[Tensor], Tensor], sampler: Sampler
+) -> None:
+    prior, calls = make_prior(), []
+
+    def mean(x_t: Tensor, level: NoiseLevel) -> Tensor:
+        calls.append(level)
+        return change(prior(x_t, level))
+
+    foreign = BoundDenoiser(prior, mean)
+    with pytest.raises(ShapeError, match="the denoiser made"):
+        sample(foreign, sampler, steps=4, indices=range(3), progress=False)
+    assert len(calls) == 1, "refused at its first call, not after the chain"
+    with pytest.raises(ShapeError, match="the denoiser made"):
+        posterior_mean(foreign, count=3)
+
+
+def test_samplers_see_what_else_a_denoiser_has() -> None:
+    measured = measure(1)
+
+    class Asking(DDIM):
+        def advance(self, denoiser: Denoiser, x_t: Tensor, step: Step) -> tuple[Tensor, None]:
+            assert isinstance(denoiser, Denoiser)
+            assert denoiser.measurement is measured  # type: ignore[attr-defined]
+            return super().advance(denoiser, x_t, step)
+
+    bound = MMPS(make_prior()).condition(measured)
+    assert sample(bound, Asking(), steps=3, progress=False).shape == (1, *SHAPE)

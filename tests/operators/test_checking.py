@@ -8,7 +8,18 @@ from torch import Tensor
 
 import bcdm
 from bcdm.errors import InputError, ShapeError
-from bcdm.operators import Dense, FourierMask, MatrixFree, PixelMask, Spectral, check_operator
+from bcdm.operators import (
+    CircularBlur,
+    Dense,
+    FourierMask,
+    LinearOperator,
+    MatrixFree,
+    PixelMask,
+    Radon,
+    Sense,
+    Spectral,
+    check_operator,
+)
 
 SHAPE = (1, 6, 5)
 MASK = torch.arange(30).reshape(6, 5) % 3 > 0
@@ -76,6 +87,10 @@ def test_a_function_is_looked_at_once(measure, back, words: str) -> None:
     operator = MatrixFree(measure, back, shape=SHAPE)
     with pytest.raises(InputError, match=words):
         operator.forward(torch.zeros(2, *SHAPE))
+    operator = MatrixFree(measure, back, shape=SHAPE)
+    for _ in range(2):
+        with pytest.raises(InputError, match=words):
+            operator.adjoint(torch.zeros(2, *measure(torch.zeros(1, *SHAPE)).shape[1:]))
 
 
 def test_a_right_one_is_not_looked_at_again() -> None:
@@ -115,3 +130,32 @@ def test_masks_do_not_multiply_channels(shape: tuple[int, ...]) -> None:
     assert PixelMask(torch.ones(shape)).forward(x.expand(4, 4, 8, 8)).shape == (4, 4, 8, 8)
     with pytest.raises(ShapeError, match="has 4 channels"):
         FourierMask(torch.ones(1, 4, 8, 8), real=True).forward(x)
+
+
+def test_real_images_of_complex_data_are_looked_at_as_real() -> None:
+    """A measurement calls the adjoint first; what comes back says that images are real."""
+    operator = MatrixFree(
+        lambda x: torch.fft.fft(x, norm="ortho") * (1 + 0j),
+        lambda y: torch.fft.ifft(y, norm="ortho").real,
+        shape=SHAPE,
+    )
+    y = operator.forward(torch.ones(1, *SHAPE))
+    fresh = MatrixFree(operator.measure, operator.back, shape=SHAPE)
+    assert not fresh.adjoint(y).is_complex()
+    derived = MatrixFree(operator.measure, shape=SHAPE, real=True)
+    torch.testing.assert_close(derived.adjoint(y), fresh.adjoint(y))
+
+
+@pytest.mark.parametrize(
+    ("operator", "dtype"),
+    [
+        (CircularBlur(torch.ones(3, 3) / 9, (6, 8)), torch.float32),
+        (Radon(torch.tensor([10.0, 75.0]), (6, 8)), torch.float32),
+        (FourierMask(torch.ones(6, 8), real=True), torch.float32),
+        (Sense(torch.ones(2, 6, 8, dtype=torch.complex64), torch.ones(6, 8) > 0), torch.complex64),
+    ],
+)
+def test_operators_that_know_their_size_are_not_asked_for_it(
+    operator: LinearOperator, dtype: torch.dtype
+) -> None:
+    assert check_operator(operator, dtype=dtype).right

@@ -366,6 +366,12 @@ def test_what_is_stored_is_plain(row: Row) -> None:
     assert torch.equal(again.forward(x), operator.forward(x))
 
 
+@ROWS
+def test_is_told_in_one_line(row: Row) -> None:
+    text = repr(row.build())
+    assert "\n" not in text and "tensor" not in text and len(text) <= 120  # noqa: PT018
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     rows=st.integers(1, 9),

@@ -15,6 +15,7 @@ from bcdm.measurement import Measurement
 from bcdm.operators import Sense
 from bcdm.problems.coils import draw_birdcage
 from bcdm.training.train import Processes, Trainer
+from bcdm.trust import find_unfamiliar
 
 SETTINGS = """
 name: coils
@@ -82,3 +83,30 @@ def find_loss(config: RunConfig, folder: Path) -> float:
     with torch.no_grad():
         losses = [trainer.objective(*batches.batch(number)).mean() for number in range(4)]
     return float(torch.stack(losses).mean())
+
+
+def test_an_operator_of_complex_images_trains_too(tmp_path: Path) -> None:
+    write_discs(tmp_path / "discs.npz")
+    settings = SETTINGS.replace("PATH", str(tmp_path / "discs.npz"))
+    for old, new in (("steps: 40", "steps: 2"), ("[0.01, 0.1]", "0.05")):
+        settings = settings.replace(old, new)
+    (tmp_path / "own.yaml").write_text(settings)
+    maps = draw_birdcage((16, 16), 3, rng=np.random.default_rng(0))
+    mask = (torch.arange(16) % 2 == 0).expand(16, 16)
+    operator = Sense(maps, mask)
+    model = bcdm.train(tmp_path / "own.yaml", operator=operator, out=tmp_path / "run")
+    found = model.config.operator
+    assert (found.kind, found.name, found.measured) == ("custom", "Sense", (3, 16, 16))
+    assert bcdm.load(tmp_path / "run/model").operator.maps.shape == maps.shape
+
+    disc = np.load(tmp_path / "discs.npz")["images"][:1, None] / 255
+    image = torch.from_numpy(disc).to(torch.complex64)
+    measurement = Measurement.simulate(image, operator, 0.05, seed=0)
+    assert find_unfamiliar(model, measurement) == [""]
+    posterior = bcdm.reconstruct(model, measurement, samples=2, calls=2)
+    assert posterior.samples.dtype == torch.complex64
+
+    # Only complex images tell these two apart.
+    turned = Sense(maps * torch.exp(torch.tensor(0.5j)), mask)
+    other = Measurement.simulate(image, turned, 0.05, seed=0)
+    assert "measures something else" in find_unfamiliar(model, other)[0]

@@ -25,3 +25,10 @@ def test_lights_and_judgements_are_of_the_few_there_are() -> None:
         Trust("blue", "", ())  # type: ignore[arg-type]
     with pytest.raises(InputError, match="judgement is one of"):
         Check("residual", "", "fine", "")  # type: ignore[arg-type]
+
+
+def test_a_card_is_told_in_one_line() -> None:
+    check = Check("residual", "1.3", "doubtful", "the data say more than the images " * 9)
+    text = repr(Trust("amber", f"Look twice: {check.reason}.", (check,) * 8))
+    assert text.startswith("Trust(amber, 8 checks: 'Look twice: the data say")
+    assert len(text) <= 120

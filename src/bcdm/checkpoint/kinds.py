@@ -29,11 +29,33 @@ __all__ = [
     "SingleOperatorConfig",
 ]
 
+# Letters of a text that is read at a glance.
+_TOLD = 80
+
 
 class Settings(BaseModel):
     """Settings that know all their names, and hold no number that is not finite."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    def __repr__(self) -> str:
+        """One line of what is not as usual; `model_dump` gives all."""
+        told = []
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if value != field.default:
+                told.append(_tell(name, value))
+        while len(", ".join(told)) > _TOLD:
+            told[-2:] = ["..."]
+        return f"{type(self).__name__}({', '.join(told)})"
+
+
+def _tell(name: str, value: object) -> str:
+    """A setting in few words: what holds more settings is told by its kind alone."""
+    parts = value if isinstance(value, tuple) else (value,)
+    if all(part is None or isinstance(part, str | int | float) for part in parts):
+        return f"{name}={value!r}"
+    return f"{len(parts)} {name}" if isinstance(value, tuple) else f"{name}: {type(value).__name__}"
 
 
 class FourierMaskConfig(Settings):

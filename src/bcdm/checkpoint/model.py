@@ -128,8 +128,7 @@ class Model:
                 'that was trained with operator "nothing", or a family with "nothing" above 0'
             )
         nothing = PixelMask(torch.zeros(shape[-2:], dtype=torch.bool))
-        kind = torch.complex64 if self.config.data.phase else torch.float32
-        blank = torch.zeros(1, *shape, dtype=kind)
+        blank = torch.zeros(1, *shape, dtype=self.config.data.dtype)
         return self.method.condition(Measurement(blank, nothing, 1.0))
 
     def condition(self, measurement: Measurement) -> BayesianDenoiser:

@@ -112,15 +112,22 @@ def _check_sizes(settings: dict[str, Any]) -> None:
             raise ModelError(f"{name} {shorten(value)} is no size of images")
 
 
-def describe_operator(operator: LinearOperator, shape: tuple[int, ...]) -> CustomConfig:
+def describe_operator(
+    operator: LinearOperator, shape: tuple[int, ...], dtype: torch.dtype = torch.float32
+) -> CustomConfig:
     """What tells an operator for images of `shape` from others, give or take rounding.
 
     Fixed images of noise are measured. Their measurements' length alone cannot tell a flip from a
     shift, so each is also projected on a fixed direction, in units of its length: for operators
     that differ, these are independent normal numbers.
+
+    Args:
+        operator: What measures.
+        shape: Of an image without batch.
+        dtype: Of images; `DataConfig.dtype` is that of a model's.
     """
     seeded = torch.Generator().manual_seed(0)
-    images = [torch.randn(1, *shape, generator=seeded) for _ in range(_PROJECTIONS)]
+    images = [torch.randn(1, *shape, dtype=dtype, generator=seeded) for _ in range(_PROJECTIONS)]
     try:
         # One by one: an operator may be for one image at a time.
         measured = [operator.forward(image) for image in images]

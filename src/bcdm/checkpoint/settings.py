@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import torch
 import yaml
 from pydantic import (
     BaseModel,
@@ -94,6 +95,11 @@ class DataConfig(Settings):
     cache: bool = True
     count: int | None = Field(default=None, gt=0)
     """Training images in `path`, for plans that are made where the images are not."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The number type of prepared images."""
+        return torch.complex64 if self.phase else torch.float32
 
     @model_serializer(mode="wrap")
     def _leave_out_later(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -103,8 +103,10 @@ def load(name_or_path: str | Path, operator: LinearOperator | None = None) -> Mo
     except RuntimeError as error:
         raise ModelError(f"{folder} was made for another network: {shorten(error)}") from None
     method.network.eval().requires_grad_(False)
-    if operator is not None and not agree(describe_operator(operator, shape), config.operator):
-        raise InputError(f"{config.name} was not trained with this operator")
+    if operator is not None:
+        described = describe_operator(operator, shape, config.data.dtype)
+        if not agree(described, config.operator):
+            raise InputError(f"{config.name} was not trained with this operator")
     if "operator.safetensors" in hashes:
         operator = load_operator(folder / "operator.safetensors")
     cloud = _load_cloud(folder) if "familiarity.safetensors" in hashes else None

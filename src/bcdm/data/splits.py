@@ -12,6 +12,7 @@ from bcdm.errors import InputError, ShapeError
 __all__ = ["DEFAULT_FRACTIONS", "Subset", "assign_splits", "select_split", "split_by_subject"]
 
 DEFAULT_FRACTIONS: Mapping[str, float] = {"train": 0.8, "val": 0.1, "test": 0.1}
+"""Of subjects, for training, validation and test."""
 
 
 def split_by_subject(

@@ -1,8 +1,9 @@
 """The only sampling loop."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from tqdm.auto import tqdm
 
 from bcdm.diffusion.denoiser import Denoiser
 from bcdm.diffusion.samplers import DPMSolver, Memory, Sampler, Step, choose_sampler
-from bcdm.diffusion.schedules import NoiseLevel
+from bcdm.diffusion.schedules import NoiseLevel, Schedule
 from bcdm.errors import InputError, ShapeError
 from bcdm.tensors import ImageSpec, SeededNoise, fit
 
@@ -95,6 +96,7 @@ def run_chain(
 ) -> Tensor:
     """One batch from noise to image, through the levels `log_snr`."""
     image = denoiser.image
+    denoiser = _Checked(denoiser)
     whole = denoiser.schedule.level(log_snr)
     levels = [NoiseLevel(*pair) for pair in zip(*(part.split(1) for part in whole), strict=True)]
     x = _start(levels[0], noise.normal(image, step=0))
@@ -103,19 +105,44 @@ def run_chain(
         draw = partial(_draw, noise, image, number)
         step = Step(levels[number - 1], levels[number], draw, memory)
         moved, memory = sampler.advance(denoiser, x, step)
-        x = _check(moved, x)
+        x = _check(moved, x, "sampler")
         advance()
-    x = _check(denoiser(x, levels[-1]), x)
+    x = denoiser(x, levels[-1])
     advance()
     return x
 
 
-def _check(found: Tensor, x: Tensor) -> Tensor:
+@dataclass(frozen=True)
+class _Checked:
+    """A denoiser whose every mean is looked at: samplers would broadcast one of another shape."""
+
+    denoiser: Denoiser
+
+    @property
+    def schedule(self) -> Schedule:
+        """The denoiser's."""
+        return self.denoiser.schedule
+
+    @property
+    def image(self) -> ImageSpec:
+        """The denoiser's."""
+        return self.denoiser.image
+
+    def __getattr__(self, name: str) -> Any:
+        # A sampler may be made for one kind of denoiser, and ask it for more than the contract.
+        return getattr(self.denoiser, name)
+
+    def __call__(self, x_t: Tensor, level: NoiseLevel) -> Tensor:
+        """The denoiser's mean, of the shape of x_t."""
+        return _check(self.denoiser(x_t, level), x_t, "denoiser")
+
+
+def _check(found: Tensor, x: Tensor, maker: str) -> Tensor:
     """Refuses a result of another shape, which broadcasting gives without a word."""
     if found.shape != x.shape:
         raise ShapeError(
-            f"of images {tuple(x.shape)} the denoiser or sampler made {tuple(found.shape)}: with "
-            "several measurements bound, draw one sample of each at a time"
+            f"the {maker} made {tuple(found.shape)} of images {tuple(x.shape)}, and has to keep "
+            "their shape: with several measurements bound, draw one sample of each at a time"
         )
     return found
 
@@ -154,4 +181,4 @@ def posterior_mean(
     indices = range(count) if items is None else [0] * len(items)
     noise = SeededNoise(seed, indices, items).normal(denoiser.image, step=0)
     x_t = _start(level, noise)
-    return _check(denoiser(x_t, level), x_t)
+    return _Checked(denoiser)(x_t, level)

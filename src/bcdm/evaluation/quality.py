@@ -17,6 +17,7 @@ from bcdm.errors import DtypeError, InputError, ShapeError
 __all__ = ["SSIMConvention", "describe_ssim", "nrmse", "psnr", "ssim"]
 
 SSIMConvention = Literal["skimage", "wang"]
+"""Whose SSIM: that of scikit-image with a uniform window of 7, or that of Wang et al. (2004)."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from bcdm.measurement import Measurement
 from bcdm.operators import LinearOperator
 from bcdm.tensors import ImageSpec, fit
 
-__all__ = ["BoundDenoiser", "Method", "check_batch", "solve_seen"]
+__all__ = ["BoundDenoiser", "Method", "check_batch", "check_count", "solve_seen"]
 
 
 class Method(Protocol):
@@ -60,7 +60,11 @@ def check_batch(measurement: Measurement, x_t: Tensor) -> None:
 
     A batch of one would be stretched over all measurements without a word.
     """
-    count = len(measurement.y)
+    check_count(len(measurement.y), x_t)
+
+
+def check_count(count: int, x_t: Tensor) -> None:
+    """As `check_batch`, for what has only the number of measurements left."""
     if count not in (1, len(x_t)):
         raise ShapeError(
             f"{count} measurements are bound but x_t holds {len(x_t)} images: draw one of each at "

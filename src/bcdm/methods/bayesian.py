@@ -11,6 +11,7 @@ from bcdm.diffusion import NoiseLevel, Schedule
 from bcdm.errors import DtypeError
 from bcdm.machine import run_network
 from bcdm.measurement import Measurement
+from bcdm.methods.base import check_batch
 from bcdm.methods.parameterisation import Parameterisation
 from bcdm.tensors import ImageSpec, real_dtype
 
@@ -58,6 +59,7 @@ class Bayesian:
     def estimate_weighted(self, conditioning: Conditioning, x_t: Tensor) -> tuple[Tensor, Tensor]:
         """The same, and what the squared error of each image counts in training, (B,)."""
         self._check_precision(conditioning.measurement)
+        check_batch(conditioning.measurement, x_t)
         # The statistic is exact arithmetic, whatever precision the network runs in.
         with torch.autocast(x_t.device.type, enabled=False):
             given = self.parameterisation.prepare(conditioning, x_t)

@@ -13,6 +13,7 @@ from torch import Tensor
 from bcdm.diffusion import VP, NoiseLevel, Schedule
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
+from bcdm.methods.base import check_count
 from bcdm.tensors import ImageSpec
 
 __all__ = ["LeastSquares", "PointEstimate", "TotalVariation"]
@@ -32,6 +33,7 @@ class PointEstimate:
 
     def __call__(self, x_t: Tensor, level: NoiseLevel) -> Tensor:
         """The estimate, whatever x_t is."""
+        check_count(len(self.estimate), x_t)
         return self.estimate.expand(len(x_t), *self.estimate.shape[1:])
 
 

@@ -159,7 +159,7 @@ class DDRM:
     def condition(self, measurement: Measurement) -> "RestoredDenoiser":
         """Binds measurements, to the sampler."""
         sampler = Restoration(measurement, self.eta, self.eta_b)
-        return RestoredDenoiser(self.prior, self.prior, sampler=sampler)
+        return RestoredDenoiser(self.prior, self.prior, measurement, sampler=sampler)
 
 
 @dataclass(frozen=True)

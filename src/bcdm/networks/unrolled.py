@@ -17,6 +17,7 @@ from bcdm.networks.layers import channels_to_complex, complex_to_channels, to_fu
 __all__ = ["Experts", "Projection", "UnrolledNetwork"]
 
 Projection = Callable[[Tensor], Tensor]
+"""Data consistency: an image (B, C, H, W) to one that fits the measurement better."""
 
 
 class UnrolledNetwork(nn.Module):

@@ -33,6 +33,22 @@ class LinearOperator(ABC):
     $\mathrm{Re}\langle a, b\rangle$.
     """
 
+    def __init_subclass__(cls, **settings: Any) -> None:
+        """Keeps `dataclass` from giving a class a text with all the numbers of its tensors."""
+        super().__init_subclass__(**settings)
+        if "__repr__" not in cls.__dict__:
+            cls.__repr__ = LinearOperator.__repr__  # type: ignore[method-assign]
+
+    def __repr__(self) -> str:
+        """One line: the shapes of tensors, and settings that are not as usual."""
+        usual = {field.name: field.default for field in dataclasses.fields(self)}
+        told = [
+            _tell(name, value)
+            for name, value in self._fields().items()
+            if not (_is_plain(value) and value == usual[name])
+        ]
+        return f"{type(self).__name__}({', '.join(filter(None, told))})"
+
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
         """Measures: $A x$."""
@@ -176,6 +192,17 @@ def _is_plain(value: object) -> bool:
     if isinstance(value, tuple):
         return all(_is_plain(one) for one in value)
     return value is None or isinstance(value, bool | int | float | str)
+
+
+def _tell(name: str, value: object) -> str:
+    """A field in few words; none for Python code, whose text says nothing."""
+    if isinstance(value, Tensor):
+        return f"{name} {tuple(value.shape)}"
+    if isinstance(value, LinearOperator):
+        return f"{name} {type(value).__name__}"
+    if _is_plain(value):
+        return f"{name}={value!r}"
+    return f"{len(value)} {name}" if isinstance(value, tuple) else ""
 
 
 def check_channels(name: str, x: Tensor, mask: Tensor) -> None:

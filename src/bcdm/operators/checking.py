@@ -69,7 +69,7 @@ def check_operator(
     >>> check_operator(Identity(), (1, 4, 4)).right
     True
     """
-    own: tuple[int, ...] = getattr(operator, "shape", ()) if shape is None else shape
+    own = _find_shape(operator) if shape is None else shape
     if not own:
         raise InputError("give the shape of an image, e.g. (1, 64, 64)")
     like = torch.empty(1, *own, dtype=dtype)
@@ -121,6 +121,13 @@ def find_adjoint_error(measure: Action, back: Action, like: Tensor, seed: int = 
     power = inner(measured, measured)
     together = (power - inner(x, back(measured))).abs() / power.clamp_min(1e-30)
     return float(torch.maximum(apart, together).max())
+
+
+def _find_shape(operator: LinearOperator) -> tuple[int, ...]:
+    """That of images which an operator names itself; of any number of channels, one."""
+    shape: tuple[int, ...] | None = getattr(operator, "shape", None)
+    size: tuple[int, int] | None = getattr(operator, "size", None)
+    return shape or ((1, *size) if size else ())
 
 
 def _draw(like: Tensor, seed: int) -> Tensor:

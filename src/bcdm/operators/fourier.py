@@ -119,6 +119,11 @@ class FourierMask(_FourierDiagonal):
             x = ifft2(y, norm="ortho")
         return x.real.contiguous() if self.real else x
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.mask.shape[-2], self.mask.shape[-1]
+
     def image_shape(self, measured: tuple[int, ...]) -> tuple[int, ...]:
         """The measurement's own shape."""
         return measured

@@ -168,16 +168,18 @@ class MatrixFree(Iterative):
     def forward(self, x: Tensor) -> Tensor:
         """Calls `measure`."""
         check_trailing("MatrixFree", x, self.shape)
-        if not self._checked:
-            self._check(x)
-            self._checked.append(True)
+        self._check(x)
         return self.measure(x)
 
     def adjoint(self, y: Tensor) -> Tensor:
         """Calls `back`, or transposes `measure` by differentiation."""
         if self.back is not None:
-            return self.back(y)
+            found = self.back(y)
+            # Whether images are real shows in what comes back alone.
+            self._check(torch.zeros(1, *self.shape, dtype=found.dtype, device=found.device))
+            return found
         dtype = real_dtype(y.dtype) if self.real else y.dtype
+        self._check(torch.zeros(1, *self.shape, dtype=dtype, device=y.device))
         origin = torch.zeros(len(y), *self.shape, dtype=dtype, device=y.device)
         transpose = torch.func.vjp(self.measure, origin)[1]
         return transpose(y)[0]
@@ -189,12 +191,15 @@ class MatrixFree(Iterative):
 
     @torch.no_grad()
     def _check(self, x: Tensor) -> None:
-        """Refuses a map that is not linear, or whose adjoint is another's."""
+        """Refuses, at its first use, a map that is not linear, or whose adjoint is another's."""
+        if self._checked:
+            return
         like = x[:1].detach()
         if find_nonlinearity(self.measure, like) > _CLOSE:
             raise InputError("measure is not linear: A(x + 2 z) is not A x + 2 A z")
         if self.back is not None and find_adjoint_error(self.measure, self.back, like) > _CLOSE:
             raise InputError("back is not the adjoint of measure: leave it out to derive it")
+        self._checked.append(True)
 
     def image_shape(self, measured: tuple[int, ...]) -> tuple[int, ...]:
         """The shape given at construction."""

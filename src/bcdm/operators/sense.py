@@ -89,6 +89,11 @@ class Sense(Iterative):
         seen = ifftn(spectrum, dim=self._sampled, norm="ortho")
         return (self._maps.conj() * seen).sum(1, keepdim=True)
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.maps.shape[-2], self.maps.shape[-1]
+
     def image_shape(self, measured: tuple[int, ...]) -> tuple[int, ...]:
         """One channel of the coils' size."""
         return (1, *measured[-2:])

@@ -15,8 +15,8 @@ from bcdm.problems.families import Family, draw_operators
 
 __all__ = ["PROBLEM_STEP", "DrawnProblems", "OneProblem", "Problems"]
 
-# Counter of what a sample is measured with, far from those of its noise.
 PROBLEM_STEP = 1 << 60
+"""Counter of what a sample is measured with, far from those of its noise."""
 
 
 class Problems(Protocol):

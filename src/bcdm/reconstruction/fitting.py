@@ -226,7 +226,7 @@ def _check_mask(scan: Scan, operator: LinearOperator) -> None:
 
 
 def _check_kind(scan: Scan, model: Model, operator: LinearOperator) -> None:
-    number = torch.complex64 if model.config.data.phase else torch.float32
+    number = model.config.data.dtype
     shape = operator.image_shape(scan.data.shape[1:])
     measured = operator.forward(torch.zeros(1, *shape, dtype=number))
     if measured.is_complex() != (scan.kind == "k-space"):

@@ -85,6 +85,7 @@ class Limits:
 
 LIMITS = Limits()
 LIMIT_BYTES = LIMITS.numbers
+"""The most bytes of numbers that a scan may hold, unless its reader is told another limit."""
 
 
 def find_size(path: Path, most: int = LIMITS.pieces) -> tuple[int, int]:

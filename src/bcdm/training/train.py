@@ -118,7 +118,7 @@ class Trainer:
         self.preparation = build_preparation(config.data)
         self.shape = shape = tuple(self.preparation(images[0]).shape)
         if operator is not None:
-            described = describe_operator(operator, shape)
+            described = describe_operator(operator, shape, config.data.dtype)
             config = config.model_copy(update={"operator": described})
         self.config, self.folder, self.processes = config, folder, processes
         self.images, self.validation = images, validation

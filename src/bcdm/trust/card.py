@@ -1,5 +1,6 @@
 """The trust card: checks, and the light that sums them up."""
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -9,7 +10,11 @@ from bcdm.errors import InputError
 __all__ = ["LIGHTS", "Check", "Judgement", "Light", "Trust", "add_check", "find_light", "join"]
 
 Judgement = Literal["good", "doubtful", "bad", "none"]
+"""What a check says; "none" where nothing could be judged."""
+
 Light = Literal["green", "amber", "red"]
+"""What a card says: nothing speaks against it, look twice, do not rely on it."""
+
 LIGHTS: tuple[Light, ...] = get_args(Light)
 """From good to bad."""
 
@@ -37,7 +42,7 @@ class Check:
             )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Trust:
     """The trust card.
 
@@ -54,6 +59,10 @@ class Trust:
     def __post_init__(self) -> None:
         if self.light not in LIGHTS:
             raise InputError(f"light is one of {LIGHTS}, not {self.light!r}")
+
+    def __repr__(self) -> str:
+        summary = textwrap.shorten(self.summary, 80, placeholder=" ...")
+        return f"Trust({self.light}, {len(self.checks)} checks: {summary!r})"
 
 
 def find_light(checks: Sequence[Check]) -> Light:

@@ -97,7 +97,8 @@ def check_operator(
     trained = model.trained_operator
     if trained is None or operator is trained:
         return
-    probe = torch.randn(1, *model.shape, generator=torch.Generator().manual_seed(0))
+    seeded = torch.Generator().manual_seed(0)
+    probe = torch.randn(1, *model.shape, dtype=model.config.data.dtype, generator=seeded)
     own = trained.forward(probe)
     other = operator.forward(probe.to(device)).cpu()
     if own.shape == other.shape and own.is_complex() == other.is_complex():
