@@ -25,5 +25,20 @@ def read_records(path: str) -> list[dict[str, Any]]:
     return json.loads((ROOT / path).read_text())
 
 
+def read_words(name: str) -> str:
+    """The text of a page on one line."""
+    return " ".join((ROOT / name).read_text().split())
+
+
+def find_value(path: str, name: str, **case: object) -> float:
+    """The value of the only row of a record with this name and these entries in its case."""
+    (found,) = (
+        record["value"]
+        for record in read_records(path)
+        if record["name"] == name and case.items() <= record["case"].items()
+    )
+    return float(found)
+
+
 def drop_zero(value: float) -> str:
     return f"{value:.2f}".removeprefix("0")
