@@ -114,7 +114,7 @@ def test_what_trained_models_reach_is_that_of_the_records() -> None:
             [f"{100 * value:.1f}" for value in covered],
             *(map(drop_zero, v) for v in (fit, tarp)),
         ]
-        columns += zip(*alone, *both, strict=True)
+        columns += map(list, zip(*alone, *both, strict=True))
     assert list(rows.values()) == [list(row) for row in zip(*columns, strict=True)]
 
 
