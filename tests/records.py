@@ -17,6 +17,7 @@ def read_table(page: Path, start: str) -> dict[str, list[str]]:
         if not line.startswith("|"):
             break
         name, *cells = (cell.strip().strip("*") for cell in line.strip("|").split("|"))
+        assert name not in rows, f"{page.name}: two rows {name!r}"
         rows[name] = cells
     return rows
 

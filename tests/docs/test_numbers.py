@@ -176,8 +176,8 @@ def test_what_makes_samples_fail_tarp_is_as_recorded() -> None:
     models = ("ixi64-mri8x", "faces64-inpaint")
     for told, cells in read_table(page, "| samples of 64 test images").items():
         own = [partial(find, model=model, **{"samples are": told}) for model in models]
-        held = [f"{100 * one(inside):.0f}" for one in own]
-        assert cells == [drop_zero(own[0](away)), held[0], drop_zero(own[1](away)), held[1]]
+        kept = [f"{100 * one(inside):.0f}" for one in own]
+        assert cells == [drop_zero(own[0](away)), kept[0], drop_zero(own[1](away)), kept[1]]
     both = next(
         row["case"]
         for row in read_records("experiments/tarp.json")

@@ -3,6 +3,8 @@
 import math
 
 import pytest
+import yaml
+from experiments.tarp import FITTED
 from tests.records import ROOT, drop_zero, find_value, read_records, read_table, read_words
 
 PAGE = "docs/results.md"
@@ -90,7 +92,8 @@ def test_what_the_tarp_study_looked_at_is_as_recorded() -> None:
     (trained,) = {
         (case["images"], case["samples"], case["calls"]) for case in cases if "model" in case
     }
-    assert "it passes on {} test images".format(*trained) in text
+    told = "fitted on {} validation images, it passes on {} test images"
+    assert told.format(FITTED, trained[0]) in text
     assert f"{trained[1]} samples of {trained[2]} calls; 95 % band" in text
     mended = {"model": "ixi64-mri8x", "samples are": "both fitted"}
     away, band = (
@@ -159,6 +162,9 @@ def test_calls_that_are_enough_are_those_of_the_records() -> None:
         f"{covered} %, and 20 calls of one pass take {' and '.join(times)} of the time of the "
         f"paper's {1000 * 4} passes"
     ) in read_words(PAGE)
+    assert f"A sample is 20 network calls; the paper's recipe has {1000 * 4:,} passes" in (
+        read_words("docs/questions.md")
+    )
 
 
 def test_a_longer_prior_gives_what_was_recorded() -> None:
@@ -186,7 +192,40 @@ def test_steps_a_minute_are_those_of_the_record() -> None:
         for row in read_records("experiments/specialising.json")
     }
     minutes, steps = max(found)
-    assert f"which takes {steps / minutes:.0f} steps in each)" in read_words(PAGE)
+    text = read_words(PAGE)
+    assert f"which takes {steps / minutes:.0f} steps in each)" in text
+    cases = [row["case"] for row in read_records("experiments/specialising.json")]
+    ((images, noise),) = {(case["images"], case["noise_std"]) for case in cases}
+    assert f"on the same {images} test images ([record](../experiments/specialising.json)" in text
+    assert f"16 samples of 20 calls averaged, noise_std {drop_zero(noise)}, seed 0; minutes" in text
+
+
+def test_images_of_the_papers_tasks_are_those_of_the_records() -> None:
+    cases = [
+        row["case"]
+        for task in ("mri", "deblur", "sr", "inpaint")
+        for row in read_records(f"experiments/paper/{task}/results.json")
+        if row["name"] == "PSNR, average" and row["case"]["method"] in ("BCDM", "MMPS")
+    ]
+    (samples,) = {case["samples"] for case in cases}
+    own, guided = (
+        {case["images"] for case in cases if case["method"] == name} for name in ("BCDM", "MMPS")
+    )
+    assert (len(own), len(guided)) == (1, 1)
+    assert (
+        f"{samples} samples averaged, {own.pop()} test images ({guided.pop()} for guided methods)"
+    ) in read_words(PAGE)
+
+
+def test_trained_models_were_asked_as_often_as_told() -> None:
+    paths = ("faces/inpaint64", "mri/ixi64")
+    (calls,) = {
+        row["case"]["calls"]
+        for path in paths
+        for row in read_records(f"experiments/{path}.results.json")
+        if row["name"] == "CRPS"
+    }
+    assert f"held-out subjects, {calls} calls a sample:" in read_words(PAGE)
 
 
 def test_all_comparisons_are_of_as_many_images_as_told() -> None:
@@ -198,5 +237,19 @@ def test_all_comparisons_are_of_as_many_images_as_told() -> None:
     (images,) = {case["images"] for case in cases if "images" in case}
     text = read_words(PAGE)
     assert f"{images} test images of each kind that training never saw" in text
-    assert f"same size and training ({images} test images, 16 samples of 20 calls" in text
-    assert f"on {images} test images of each kind (64 x 64" in read_words("README.md")
+    (drawn,) = {read_options(family) for family in FAMILIES.values()}
+    assert drawn[0] == images
+    samples, calls = drawn[1:]
+    told = f"training never saw, noise_std .02, {samples} samples of {calls} calls, seed 0;"
+    assert told in text
+    assert f"({images} test images, 16 samples of {calls} calls averaged, seed 0;" in text
+    assert (
+        f"on {images} test images of each kind (64 x 64, values on [-1, 1], noise_std .02, "
+        f"{samples} samples)"
+    ) in read_words("README.md")
+
+
+def read_options(family: str) -> tuple[int, int, int]:
+    """Images, samples and calls of an exam of a family."""
+    cases = yaml.safe_load((ROOT / f"experiments/families/{family}.cases.yaml").read_text())
+    return tuple(cases["options"][key] for key in ("limit", "samples", "calls"))
