@@ -17,12 +17,28 @@ def read_table(page: Path, start: str) -> dict[str, list[str]]:
         if not line.startswith("|"):
             break
         name, *cells = (cell.strip().strip("*") for cell in line.strip("|").split("|"))
+        assert name not in rows, f"{page.name}: two rows {name!r}"
         rows[name] = cells
     return rows
 
 
 def read_records(path: str) -> list[dict[str, Any]]:
     return json.loads((ROOT / path).read_text())
+
+
+def read_words(name: str) -> str:
+    """The text of a page on one line."""
+    return " ".join((ROOT / name).read_text().split())
+
+
+def find_value(path: str, name: str, **case: object) -> float:
+    """The value of the only row of a record with this name and these entries in its case."""
+    (found,) = (
+        record["value"]
+        for record in read_records(path)
+        if record["name"] == name and case.items() <= record["case"].items()
+    )
+    return float(found)
 
 
 def drop_zero(value: float) -> str:

@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from tests.records import ROOT, read_records, read_table
+from tests.records import ROOT, read_records, read_table, read_words
 
 NRMSE, SSIM = "NRMSE in the head", "SSIM in the head"
 OURS, CALL = "ours", "ours by one call"
@@ -45,10 +45,6 @@ def count_nearer(found: Found, method: str, metric: str) -> list[int]:
     ]
 
 
-def read_text(name: str) -> str:
-    return " ".join((ROOT / name).read_text().split())
-
-
 def drop(value: float) -> str:
     return f"{value:.3f}".removeprefix("0")
 
@@ -72,26 +68,26 @@ def test_masks_with_which_it_is_nearer_are_counted_right() -> None:
     assert (
         f"beat l1-wavelet in NRMSE with {wavelets} masks of eight and total variation with "
         f"{gradients}; in SSIM with {others[1]} and {others[2]}."
-    ) in read_text("README.md")
+    ) in read_words("README.md")
     assert (
         f"than CG-SENSE with {sensed} masks of eight, than l1-wavelet with {wavelets} and than "
         f"total variation with {gradients}; **in SSIM with {others[0]}, {others[1]} and "
         f"{others[2]}**"
-    ) in read_text("docs/limits.md")
+    ) in read_words("docs/limits.md")
     behind = [WORDS[8 - count] for count in alike]
     assert (
         f"In SSIM total variation is ahead with {behind[2]} masks of eight**, l1-wavelet with "
         f"{behind[1]}."
-    ) in read_text("docs/results.md")
+    ) in read_words("docs/results.md")
     assert (
         f"is ahead of `brain-mri` with {WORDS[8 - nearer[2]]} masks of eight in NRMSE and with "
         f"{behind[2]} in SSIM"
-    ) in read_text("docs/comparison.md")
+    ) in read_words("docs/comparison.md")
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
 def test_the_picture_is_no_better_than_its_caption(page: str) -> None:
-    found, text = find("brain16"), read_text(page)
+    found, text = find("brain16"), read_words(page)
     own, other = (drop(found[f"{kind} 8x", OURS, NRMSE]) for kind in ("poisson", "equispaced"))
     gradients = drop(found["poisson 8x", "total variation", NRMSE])
     told = {
@@ -106,7 +102,7 @@ def test_the_picture_is_no_better_than_its_caption(page: str) -> None:
 def test_what_rivals_lose_by_their_tuning_is_as_recorded() -> None:
     found = find("brain16")
     best = "NRMSE by the best weight in hindsight"
-    text = read_text("docs/results.md")
+    text = read_words("docs/results.md")
     for mask in ("Poisson 2x", "equispaced 6x", "equispaced 8x"):
         key = (mask.lower(), "CG-SENSE")
         told = f"{drop(found[*key, best])} instead of {drop(found[*key, NRMSE])} ({mask})"
@@ -127,9 +123,9 @@ def test_simulated_scans_are_won_with_all_masks_by_one_call() -> None:
         assert count_nearer(found, CALL, metric) == [4, 4, 4]
     assert (
         "On 128 simulated test slices, 4x and 8x, by one call, it beat both with all four"
-        in read_text("README.md")
+        in read_words("README.md")
     )
-    assert "it was nearer than all three by one call, in both." in read_text("docs/limits.md")
+    assert "it was nearer than all three by one call, in both." in read_words("docs/limits.md")
 
 
 def test_large_slices_are_not_all_won() -> None:
@@ -143,16 +139,16 @@ def test_large_slices_are_not_all_won() -> None:
         assert lost == {"poisson 4x", "poisson 8x"}
     assert count_nearer(found, CALL, SSIM)[2] == 0
     assert {found[mask, CALL, "slices"] for mask in list_masks(found)} == {3}
-    assert "at up to 521x444 l1-wavelet was ahead with Poisson discs" in read_text("README.md")
+    assert "at up to 521x444 l1-wavelet was ahead with Poisson discs" in read_words("README.md")
     assert (
         "(three) l1-wavelet was ahead with Poisson discs, and total variation in SSIM with all "
         "four masks"
-    ) in read_text("docs/limits.md")
+    ) in read_words("docs/limits.md")
 
 
 @pytest.mark.parametrize("page", ["docs/questions.md", "docs/scale.md"])
 def test_what_a_slice_costs_is_as_recorded(page: str) -> None:
-    text = read_text(page)
+    text = read_words(page)
     for name in ("brain16", "hku"):
         found = find(name)
         took = [found[mask, OURS, "seconds a slice"] for mask in list_masks(found)]

@@ -4,7 +4,7 @@ import re
 from functools import partial
 
 import pytest
-from tests.records import ROOT, drop_zero, read_records, read_table
+from tests.records import ROOT, drop_zero, find_value, read_records, read_table
 
 TASKS = ("mri", "deblur", "sr", "inpaint")
 METHODS = {  # what the page calls a method, beside its name in the records
@@ -96,34 +96,26 @@ def test_the_crps_stands_beside_its_control(page: str) -> None:
         ]
 
 
-def find_value(path: str, name: str, **case: object) -> float:
-    (found,) = (
-        record["value"]
-        for record in read_records(path)
-        if record["name"] == name and case.items() <= record["case"].items()
-    )
-    return float(found)
-
-
 def test_what_trained_models_reach_is_that_of_the_records() -> None:
     rows = read_table(ROOT / "docs/results.md", "Of trained models this")
+    columns: list[list[str]] = []
     models = {"faces64-inpaint": "faces/inpaint64", "ixi64-mri8x": "mri/ixi64"}
-    for cells, (model, path) in zip(rows.values(), models.items(), strict=True):
+    for model, path in models.items():
         own = partial(find_value, f"experiments/{path}.results.json")
         images = {"ixi64-mri8x": 130, "faces64-inpaint": 128}[model]
         control = partial(find_value, ZEROS, model=model, images=images)
-        crps = [find("CRPS", estimate="samples") for find in (own, control)]
         covered = [find("coverage 90%", estimate="all pixels") for find in (own, control)]
         name = "chi-square per degree of freedom"
         fit = [find(name, estimate="single sample") for find in (own, control)]
         tarp = [find("TARP distance from diagonal") for find in (own, control)]
-        assert cells == [
-            drop_zero(crps[0] / crps[1]),
-            f"+{own('PSNR gain over zero-filled'):.1f} dB",
-            "; ".join(f"{100 * value:.1f} %" for value in covered),
-            "; ".join(map(drop_zero, fit)),
-            "; ".join(map(drop_zero, tarp)),
+        crps = own("CRPS", estimate="samples") / control("CRPS", estimate="samples")
+        alone = [[drop_zero(crps), ""], [f"{own('PSNR gain over zero-filled'):.1f}", ""]]
+        both = [
+            [f"{100 * value:.1f}" for value in covered],
+            *(map(drop_zero, v) for v in (fit, tarp)),
         ]
+        columns += map(list, zip(*alone, *both, strict=True))
+    assert list(rows.values()) == [list(row) for row in zip(*columns, strict=True)]
 
 
 def test_rivals_at_their_best_are_as_recorded() -> None:
@@ -184,8 +176,8 @@ def test_what_makes_samples_fail_tarp_is_as_recorded() -> None:
     models = ("ixi64-mri8x", "faces64-inpaint")
     for told, cells in read_table(page, "| samples of 64 test images").items():
         own = [partial(find, model=model, **{"samples are": told}) for model in models]
-        held = [f"{100 * one(inside):.0f}" for one in own]
-        assert cells == [drop_zero(own[0](away)), held[0], drop_zero(own[1](away)), held[1]]
+        kept = [f"{100 * one(inside):.0f}" for one in own]
+        assert cells == [drop_zero(own[0](away)), kept[0], drop_zero(own[1](away)), kept[1]]
     both = next(
         row["case"]
         for row in read_records("experiments/tarp.json")

@@ -1,0 +1,242 @@
+"""What README and docs say of limits is what the records say."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from experiments.pages import make_sections
+from tests.docs.test_trust import count, count_coils
+from tests.records import ROOT, drop_zero, find_value, read_records, read_table, read_words
+
+CONTRASTS = "another contrast, all sets together"
+NO_SCALE = "nothing, scale taken from the data"
+LIMITS = "docs/limits.md"
+LESIONS = "experiments/lesions"
+SHARES = {5: ("half", "half of them"), 8: ("four fifths", "four of five cases")}
+COUNTS = {3: "three of four", 4: "four", 5: "five"}
+
+
+def list_models() -> list[str]:
+    """Those with a record of lights; brain-mri has another one, without other contrasts."""
+    table = read_table(ROOT / "docs/trust.md", "**How often it is wrong.**")
+    assert "not measured" in table.pop("brain-mri")
+    return list(table)
+
+
+def count_green(model: str) -> tuple[int, int]:
+    """Scans of another contrast that stayed green, and all of them."""
+    found = count(model, CONTRASTS)
+    assert found
+    return found[1] - found[0], found[1]
+
+
+def test_the_readme_tells_how_often_lights_are_wrong() -> None:
+    text, models = read_words("README.md"), list_models()
+    greens = [count_green(model) for model in models if count(model, CONTRASTS)]
+    assert {whole for _, whole in greens} == {80}
+    low, high = (find(green for green, _ in greens) for find in (min, max))
+    assert f"Of 80 scans of another contrast {low} to {high} stayed green, by model;" in text
+    assert "with `brain-mri` this was not measured." in text
+    missed = 1 - find_value("experiments/trust/faces64.json", "noticed", wrong="photographs")
+    assert f"`faces64` misses {COUNTS[round(4 * missed)]} photographs" in text
+    alarms = [count(model, "nothing") for model in models]
+    rates = [100 * flagged / whole for flagged, whole, *_ in [*filter(None, alarms), count_coils()]]
+    told = f"Right measurements are flagged in {min(rates):.0f} to {max(rates):.0f} %, by model;"
+    assert told in text
+    taken = {model: count(model, NO_SCALE) for model in models}
+    model, most = max(((m, one) for m, one in taken.items() if one), key=lambda pair: pair[1][0])
+    told = f"`{model}` flags {most[0]} of {most[1]} where the file states no scale."
+    assert told in text
+
+
+def test_limits_tell_how_often_lights_are_wrong() -> None:
+    text = read_words(LIMITS)
+    scanner, family = (count_green(model) for model in ("ixi64-mri-scanner", "ixi64-mri"))
+    told = f"({scanner[0]} of {scanner[1]} with ixi64-mri-scanner, {family[0]} with ixi64-mri)"
+    assert told in text
+    first, second = (count(model, NO_SCALE) for model in ("ixi64-mri-scanner", "ixi64-mri"))
+    assert first
+    assert second
+    assert first[1] == second[1]
+    assert f"states no scale ({first[0]} and {second[0]} of {first[1]})" in text
+    missed = 1 - find_value("experiments/trust/faces64.json", "noticed", wrong="photographs")
+    assert f"the card of faces64 misses {COUNTS[round(4 * missed)]} photographs" in text
+
+
+def read_lesions(name: str) -> tuple[dict[str, float], dict[str, Any]]:
+    """What was found of all discs, and the case of it."""
+    rows = read_records(f"{LESIONS}/{name}.json")
+    discs = [row for row in rows if row["case"]["regions"] == "all discs"]
+    return {row["name"]: row["value"] for row in discs}, discs[0]["case"]
+
+
+def test_lesions_are_counted_right() -> None:
+    (family, case), (scanner, same), (coils, other) = map(
+        read_lesions, ("ixi64-mri", "results", "brain-mri")
+    )
+    regions, outside = "number of regions", "outside of the range of samples"
+    assert (family[regions], case["subjects"]) == (scanner[regions], same["subjects"])
+    assert [one["direction right"] for one in (family, scanner, coils)] == [1, 1, 1]
+    few, most = (SHARES[round(10 * one[outside])] for one in (coils, family))
+    assert SHARES[round(10 * scanner[outside])] == most
+    assert (
+        f"Of {family[regions]:.0f} small discs in brains of {case['subjects']} new subjects the "
+        "direction was right every time, but the true contrast lay outside of all samples in "
+        f"{most[1]}; with brain-mri ({coils[regions]:.0f} discs, {other['subjects']} subjects) "
+        f"in {few[1]}"
+    ) in read_words(LIMITS)
+    assert f"in {few[0]} (`brain-mri`) to {most[0]} of cases truth lay outside" in read_words(
+        "README.md"
+    )
+    masks = [
+        " and ".join(re.findall(r"(?:points|columns|poisson|equispaced) \d+x", text))
+        for text in (read_command("ixi64-mri"), read_command("brain-mri"))
+    ]
+    assert (
+        f"Of {case['subjects']} subjects, {masks[0]}; with brain-mri of {other['subjects']} "
+        f"subjects, {masks[1].replace('poisson', 'Poisson')}, 8 coils, 128x128."
+    ) in read_words("docs/trust.md")
+
+
+def read_command(name: str) -> str:
+    return str(read_records(f"{LESIONS}/{name}.json")[0]["command"])
+
+
+def test_sizes_of_discs_are_those_of_the_record() -> None:
+    regions = {row["case"]["regions"] for row in read_records(f"{LESIONS}/results.json")}
+    text = " ".join(regions)
+    sizes = {float(size) for size in re.findall(r"radius (\d+(?:\.\d+)?)", text)}
+    steps = {abs(float(step)) for step in re.findall(r"contrast ([+-]\d+(?:\.\d+)?)", text)}
+    assert (
+        f"Discs of radius {min(sizes):g} to {max(sizes):g} pixels and {100 * min(steps):.0f} to "
+        f"{100 * max(steps):.0f} % of the range were put into images"
+    ) in read_words("docs/trust.md")
+
+
+def test_samples_as_whole_images_are_told_of_as_measured() -> None:
+    path = "experiments/mri/ixi64.results.json"
+    away, noise = (
+        drop_zero(find_value(path, f"TARP {name}"))
+        for name in ("distance from diagonal", "95 % half width")
+    )
+    text = read_words(LIMITS)
+    assert f"TARP is {away} off its diagonal on MRI 8x, where {noise} would be noise" in text
+    fitted = next(
+        row["case"]
+        for row in read_records("experiments/tarp.json")
+        if row["case"].get("model") == "ixi64-mri8x" and row["case"]["samples are"] == "both fitted"
+    )
+    short, narrow = 100 * (1 - 1 / fitted["way of the mean"]), 100 * (fitted["width"] - 1)
+    assert f"stop {short:.0f} % short and samples that are {narrow:.0f} % too narrow" in text
+
+
+def test_what_one_network_for_everything_costs_is_as_recorded() -> None:
+    brains, faces = (
+        find_value(f"experiments/families/{name}.results.json", "PSNR behind the specialist")
+        for name in ("mri64", "faces64")
+    )
+    told = f"{brains:.1f} dB (MRI) and {faces:.1f} dB (inpainting) behind a network"
+    assert told in read_words(LIMITS)
+    assert f"And the {faces:.1f} dB behind the specialist hold" in read_words("docs/results.md")
+
+
+def test_claims_of_the_paper_are_counted_right() -> None:
+    published = make_sections(ROOT / "experiments/paper")["published"]
+    found = re.search(r"Of (\d+) claims of the paper (\d+) hold .*, (\d+) in part", published)
+    assert found
+    claims, held, part = map(int, found.groups())
+    told = (
+        f"Of {claims} claims of the paper {held} hold on our records, {part} in part, "
+        f"{claims - held - part} fail;"
+    )
+    assert told in read_words(LIMITS)
+
+
+def test_training_took_as_long_as_its_record_or_pages_say() -> None:
+    """Only brain-mri has a record of its hours; the pages of the others have to agree."""
+    text = read_words(LIMITS)
+    rows = json.loads((ROOT / "experiments/scans/learning.json").read_text())
+    assert f"`brain-mri` {max(row['hours'] for row in rows):.1f} hours" in text
+    families, brains = (read_words(f"experiments/{name}/README.md") for name in ("families", "mri"))
+    told = {
+        "faces64": re.search(r"faces64 \d+ steps in (\d+) minutes", families),
+        "ixi64-mri8x": re.search(r"the training took (\d+) minutes", brains),
+        "ixi64-mri": re.search(r"ixi64-mri \d+ steps in (\d+) minutes", families),
+        "ixi64-mri-scanner": re.search(r"about (\d+) minutes of one core; valid", families),
+    }
+    clock = text.split("by the clock, without a record, ")[1]
+    for model, found in told.items():
+        assert found
+        assert re.match(rf".*?`{model}` {found[1]}\b", clock), model
+
+
+def test_mmps_is_as_slow_as_recorded() -> None:
+    """A sample of either, from the seconds of a slice."""
+    cost: dict[tuple[str, str, str], float] = {}
+    for row in read_records("experiments/scans/results.json"):
+        case = row["case"]
+        if row["name"] == "seconds a slice" and case["method"] in ("ours", "MMPS"):
+            own = (case["set"], case["mask"], case["method"])
+            cost[own] = row["value"] / case["samples"]
+    ratios = {
+        (name, mask): seconds / cost[name, mask, "ours"]
+        for (name, mask, method), seconds in cost.items()
+        if method == "MMPS"
+    }
+    assert f"{COUNTS[round(min(ratios.values()))]} times as slow or more" in read_words(LIMITS)
+    real = [ratio for (name, _), ratio in ratios.items() if name == "brain16"]
+    told = f"takes about {COUNTS[round(sum(real) / len(real))]} times as long a sample"
+    assert told in read_words("docs/results.md")
+
+
+def test_the_exam_on_scans_is_described_as_it_was() -> None:
+    rows = [row["case"] for row in read_records("experiments/scans/results.json")]
+    real = [
+        case
+        for case in rows
+        if case["set"] == "brain16" and case.get("method") == "ours" and "samples" in case
+    ]
+    (samples,), (calls,) = ({case[key] for case in real} for key in ("samples", "calls"))
+    speeds = sorted({int(case["mask"].split()[1][:-1]) for case in real})
+    (steps,) = {case["calls"] for case in rows if case.get("method") == "MMPS" and "calls" in case}
+    (slices,) = {
+        row["value"]
+        for row in read_records("experiments/scans/results.json")
+        if row["case"]["set"] == "ixi"
+        and row["name"] == "slices"
+        and row["case"]["method"] == "ours by one call"
+    }
+    text = read_words(LIMITS)
+    assert f"At {speeds[0]}x to {speeds[-1]}x the mean of {samples} samples" in text
+    assert f"On {slices:.0f} simulated slices of that size, 4x and 8x," in text
+    assert f"{speeds[0]}x to {speeds[-1]}x, the mean of {samples} samples" in read_words(
+        "README.md"
+    )
+    text = read_words("docs/results.md")
+    assert f"as the mean of {samples} samples of {calls} calls" in text
+    assert f"at its best ({steps} calls of two iterations)" in text
+
+
+@pytest.mark.parametrize(
+    ("page", "told"),
+    [
+        ("docs/index.md", "several coils with sides of {} to {} pixels"),
+        ("docs/questions.md", "`brain-mri` {} to {} pixels a side"),
+        ("docs/guides/files.md", "coils, {} to {} pixels a side"),
+        ("docs/guides/models.md", "complex, {} to {} pixels a side"),
+    ],
+)
+def test_sides_are_those_of_the_model(page: str, told: str) -> None:
+    config = read_config("brain-mri")
+    assert told.format(*config["scope"]["sides"]) in read_words(page)
+
+
+@pytest.mark.parametrize("page", [LIMITS, "docs/guides/files.md", "docs/guides/models.md"])
+def test_coils_are_those_of_the_model(page: str) -> None:
+    low, high = read_config("brain-mri")["operator"]["members"][0]["coils"]
+    assert f" {low} to {high} coils" in read_words(page)
+
+
+def read_config(model: str) -> dict[str, Any]:
+    return json.loads((ROOT / f"models/{model}/config.json").read_text())["config"]
