@@ -16,9 +16,9 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
 SHOWN = draw(16, 16, seed=3) > 0
 OPERATORS: dict[str, tuple[LinearOperator, bool]] = {
     "some pixels": (PixelMask(SHOWN), True),
-    "some pixels, weighed": (Diagonal(SHOWN.float()), True),
+    "some pixels, weighed": (Diagonal(SHOWN[None, None].float()), True),
     "all pixels": (PixelMask(torch.ones(16, 16, dtype=torch.bool)), False),
-    "all pixels, weighed": (Diagonal(torch.ones(16, 16)), False),
+    "all pixels, weighed": (Diagonal(torch.ones(1, 1, 16, 16)), False),
     "as many numbers as columns": (Dense(draw(16, 256, seed=1), (1, 16, 16)), False),
     "other numbers": (Dense(draw(40, 256, seed=2), (1, 16, 16)), False),
     "projections": (Radon(torch.linspace(0, 3, 5), (16, 16)), False),

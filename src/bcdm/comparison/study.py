@@ -87,6 +87,7 @@ def run(
         seed=task.seed,
         command=command,
     )
+    out.mkdir(parents=True, exist_ok=True)
     compared = (outcomes, frechet, task.ours, tested.subjects)
     (out / "table.md").write_text(make_markdown(*compared, list(task.metrics)))
     (out / "table.tex").write_text(make_latex(*compared, task.figure))
