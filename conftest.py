@@ -17,6 +17,8 @@ from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser, SkipP
 from sybil.sybil import SybilCollection
 from sybil.typing import Parser
 
+# Of the page that is run; they end with it.
+_SERVERS: list[Any] = []
 _SCALED = re.compile(r"<!-- scaled down: (.+?) -->")
 
 
@@ -51,14 +53,29 @@ def run_commands(example: Example) -> None:
             assert done.exit_code == 0, f"{line}\n{done.output}"
 
 
+def serve(model: str) -> str:
+    """Starts a service in the folder of a page, on a port that is free; its address."""
+    from bcdm.benchmark.serving import Server
+    from bcdm.service.tokens import make_tokens
+
+    path = Path("service/tokens")
+    make_tokens(path)
+    server = Server(model, path.parent.absolute(), path.read_text(), "--device", "cpu")
+    _SERVERS.append(server)
+    return f"http://127.0.0.1:{server.port}"
+
+
 def enter(namespace: dict[str, Any]) -> None:
     """Goes into a folder that is removed afterwards."""
     namespace["_before"], namespace["_folder"] = Path.cwd(), tempfile.TemporaryDirectory()
     os.chdir(namespace["_folder"].name)
+    namespace["serve"] = serve
 
 
 def leave(namespace: dict[str, Any]) -> None:
-    """Goes back."""
+    """Ends services of the page, and goes back."""
+    while _SERVERS:
+        _SERVERS.pop().kill()
     os.chdir(namespace["_before"])
     namespace["_folder"].cleanup()
 
