@@ -1,5 +1,6 @@
 """Measurements: noise, whitening, batches, and one-line errors."""
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -266,3 +267,8 @@ def test_bad_input_is_one_line_that_names_the_fix(build, error, words) -> None:
     with pytest.raises(error, match=words) as caught:
         build()
     assert "\n" not in str(caught.value)
+
+
+def test_arrays_of_numpy_are_refused_in_words() -> None:
+    with pytest.raises(DtypeError, match="y is ndarray, not a tensor"):
+        Measurement(np.zeros((1, 1, 4, 4)), Identity(), 0.1)  # type: ignore[arg-type]

@@ -259,6 +259,8 @@ def _apply_mask(y: Tensor, mask: Tensor) -> Tensor:
 
 
 def _check_type(y: Tensor) -> None:
+    if not isinstance(y, Tensor):
+        raise DtypeError(f"y is {type(y).__name__}, not a tensor: give torch.as_tensor(y)")
     if y.ndim < 2:
         raise ShapeError(f"y needs a batch axis first, got shape {tuple(y.shape)}: use y[None]")
     if not (y.is_floating_point() or y.is_complex()):

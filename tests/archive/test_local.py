@@ -84,6 +84,14 @@ def test_an_unknown_device_stops_everything(job: Job) -> None:
     assert "'elsewhere' is no device: choose among ['cpu'" in str(done.exception)
 
 
+@pytest.mark.parametrize("wrong", [("--part", "3/2"), ("--part", "a"), ("--workers", "0")])
+def test_a_wrong_option_begins_nothing(job: Job, wrong: tuple[str, str]) -> None:
+    """What is begun is held to its settings, so the right command would be refused after it."""
+    run = ["archive", "run", job.source, job.out, "--model", job.model, *wrong]
+    assert isinstance(CliRunner().invoke(cli, run).exception, InputError)
+    assert not Path(job.out).exists()
+
+
 class Imagined:
     """A worker without a process: answers what a test says."""
 

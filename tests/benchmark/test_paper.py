@@ -108,7 +108,10 @@ def test_every_method_is_compared_and_a_rerun_gives_the_same(folder: Path) -> No
     [
         ({"ours": "Mine"}, "no method ['Mine']"),
         ({"minutes": 0}, "is no task"),
-        ({"methods": {**EVERY, "DI": {"kind": "network", "network": "none"}}}, "no network 'none'"),
+        (
+            {"methods": {**EVERY, "DI": {"kind": "network", "network": "none", "calls": 3}}},
+            "no network 'none'",
+        ),
     ],
 )
 def test_a_mistake_is_one_line(folder: Path, change: dict[str, object], said: str) -> None:

@@ -170,6 +170,16 @@ def test_a_fastmri_volume_with_oversampling_and_padding(receivers: Path, tmp_pat
     assert run_json["operator"]["kind"] == "Sense"
 
 
+def test_what_is_red_is_refused_with_complex_files_too(receivers: Path, tmp_path: Path) -> None:
+    path, out = tmp_path / "scan.npz", tmp_path / "out"
+    np.savez(path, kspace=make_kspace()[0] * make_mask())
+    # A tenth of the noise: no sample can be that near to the data.
+    plan = ("--samples", 9, "--calls", 4, "--noise-std", 0.3, "--no-report", "--complex")
+    done = run("reconstruct", path, "--model", receivers, "-o", out, *plan)
+    assert isinstance(done.exception, RefusedError), done.output
+    assert not list(out.glob("complex_*"))
+
+
 def test_a_volume_on_disk_gives_the_same_bits(
     receivers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

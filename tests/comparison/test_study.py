@@ -25,6 +25,7 @@ from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.methods import CONTROL, ExactDenoiser, GaussianMixture
 from bcdm.operators import PixelMask
+from bcdm.shelf import find_settings
 
 DUAL = ["parameterisation.statistic=dual", "parameterisation.output=denoised"]
 
@@ -137,6 +138,24 @@ def test_a_network_that_is_there_is_not_trained(folder: Path) -> None:
     content["networks"] |= {"plain": [f"model={folder / 'none'}"]}
     (folder / "study.yaml").write_text(yaml.safe_dump(content))
     assert "no model" in str(CliRunner().invoke(cli, arguments).exception)
+
+
+def test_what_is_not_there_is_said_before_anything_is_trained(folder: Path) -> None:
+    content = yaml.safe_load((folder / "study.yaml").read_text())
+    content["methods"] = {"plain": None, "mine": {"kind": "json:none", "calls": 2}}
+    content |= {"beaten": [], "figure": ["plain"]}
+    (folder / "study.yaml").write_text(yaml.safe_dump(content))
+    assert "json has no none" in str(run(folder).exception)
+    assert not (folder / "work").exists()
+
+
+@pytest.mark.parametrize("name", ["parameterisation/inpaint.yaml", "paper/mri/task.yaml"])
+def test_settings_that_are_copied_name_the_same_others(tmp_path: Path, name: str) -> None:
+    copied = CliRunner().invoke(cli, ["settings", name]).output
+    (tmp_path / "mine.yaml").write_text(copied)
+    both = [load_task(path) for path in (tmp_path / "mine.yaml", find_settings(name))]
+    mine, known = (one.model_copy(update={"base": one.base.resolve()}) for one in both)
+    assert mine == known
 
 
 def test_a_task_that_is_no_text_is_one_line(folder: Path) -> None:

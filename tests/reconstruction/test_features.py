@@ -52,7 +52,7 @@ def test_is_this_feature_real(picture, masked: Path, tmp_path: Path) -> None:
     assert box["fraction"] == max((contrast > 0).mean(), (contrast < 0).mean())
     asked = run("feature", out, "--box", "0,2:5,3:7", "--json")
     assert json.loads(asked.output)[0]["in words"] == box["in words"]
-    assert "trust card: " in run("feature", out, "--box", "2:5,3:7").output
+    assert "trust card of slice 0: " in run("feature", out, "--box", "2:5,3:7").output
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,8 @@ def test_the_residual_of_a_sample(reduced: float, p_value: float, expected: Judg
     assert found.judgement == expected
     explained = "the samples explain the data within their noise"
     assert found.reason.startswith(explained) == (expected == "good")
+    if expected != "good" and reduced < 1:
+        assert "nearer to the data than the stated noise" in found.reason
     assert found.value == f"{reduced:.2f} per degree of freedom, p = {p_value:.2g}"
 
 

@@ -84,8 +84,14 @@ def run(
     from bcdm.archive.places import is_remote
     from bcdm.archive.progress import Tally
     from bcdm.archive.shards import choose_part
+    from bcdm.errors import InputError
     from bcdm.shelf import find_model
 
+    # Before anything is written: what is begun is held to its settings.
+    if part is not None:
+        choose_part(part, 0)
+    if workers is not None and workers < 1:
+        raise InputError(f"workers must be 1 or more, got {workers}")
     if ray is not None:
         protect(ray)
         require("ray")
@@ -113,10 +119,13 @@ def run(
     )
     head = begin(job, say)
     shards = range(head.shards) if part is None else choose_part(part, head.shards)
+    count = workers or (1 if part else count_processors())
+    if ray is None and 0 < len(shards) < count:
+        say(f"{len(shards)} shards keep no more workers busy: a smaller --shard gives more of them")
     tally = Tally(head, len(shards), say, metrics)
     try:
         if ray is None:
-            run_local(job, shards, workers or (1 if part else count_processors()), tally)
+            run_local(job, shards, count, tally)
         else:
             run_ray(job, shards, ray, workers, tally)
     except KeyboardInterrupt:

@@ -66,10 +66,13 @@ def feature(out: Path, boxes: tuple[str, ...], as_json: bool) -> None:
     from bcdm.reconstruction.features import judge_stored, read_card
 
     found = judge_stored(out, boxes)
+    cards = {one["slice"]: read_card(out, one["slice"]) for one in found}
     if as_json:
+        found = [one | {"trust card": cards[one["slice"]]} for one in found]
         for line in json.dumps(found, indent=1).splitlines():
             answer(line)
         return
     for one in found:
         answer(f"{one['feature']}: {one['in words']}")
-    answer(f"trust card: {read_card(out)}")
+    for number, card in sorted(cards.items()):
+        answer(f"trust card of slice {number}: {card}")

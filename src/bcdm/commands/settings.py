@@ -1,5 +1,6 @@
 """`bcdm settings`: the files of settings that come with bcdm."""
 
+import re
 from pathlib import Path
 
 import click
@@ -10,6 +11,8 @@ from bcdm.errors import InputError
 from bcdm.shelf import find_settings, list_settings
 
 __all__ = ["SettingsFile", "settings"]
+
+_OTHER = re.compile(r"^(extends|base): *(\S+)$")
 
 
 class SettingsFile(click.ParamType):  # type: ignore[type-arg]
@@ -44,7 +47,7 @@ def settings(name: Path | None) -> None:
         except UnicodeDecodeError:
             raise InputError(f"{name} holds no settings: it is no text in UTF-8") from None
         for line in lines:
-            answer(line)
+            answer(_name_other(line, name))
         return
     files: dict[Path, str] = {}
     for known, file in list_settings().items():
@@ -57,6 +60,16 @@ def settings(name: Path | None) -> None:
         answer(command)
         for line in sorted(lines):
             answer(line)
+
+
+def _name_other(line: str, file: Path) -> str:
+    """A line of a file; another that it names by its place is named as it is found anywhere."""
+    found = _OTHER.match(line)
+    if found is None:
+        return line
+    place = (file.parent / found[2]).resolve()
+    known = next((name for name, other in list_settings().items() if other == place), found[2])
+    return f"{found[1]}: {known}"
 
 
 def _find_command(file: Path) -> str | None:

@@ -19,7 +19,7 @@ from bcdm.assessment.options import Options
 from bcdm.checkpoint import Model, load
 from bcdm.checkpoint.settings import load_config
 from bcdm.comparison.budget import read_budget, train_for, write_budget
-from bcdm.comparison.contenders import Contender, ContenderConfig, expand_grid
+from bcdm.comparison.contenders import Contender, ContenderConfig, Plug, expand_grid
 from bcdm.comparison.identity import (
     describe_outcome,
     hash_content,
@@ -79,6 +79,7 @@ def run_task(
 
     What was trained or scored on another device counts as done.
     """
+    _find_plugs(task)
     used = [name for name in task.networks if name in {m.network for m in task.methods.values()}]
     models = {name: _train(task, name, data, out, work, report, device)[1] for name in used}
     # What is kept is known by what it was computed in, whatever a file leaves to the machine.
@@ -93,6 +94,16 @@ def run_task(
             _store(stored, _score(task, config, models, data, report))
         outcomes[name] = _restore(stored)
     return outcomes, models
+
+
+def _find_plugs(task: Task) -> None:
+    """Looks up what comes from other packages, before hours of training."""
+    plugs: list[Plug | None] = list(task.metrics.values())
+    for config in task.methods.values():
+        plugs += [config.prior, config.sampler, config.kind if config.outside else None]
+    for plug in plugs:
+        if plug is not None:
+            resolve(plug)
 
 
 def find_images(

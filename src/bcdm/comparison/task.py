@@ -11,6 +11,7 @@ from bcdm.comparison.contenders import ContenderConfig, Plug, describe_plug
 from bcdm.errors import InputError
 from bcdm.machine import Precision
 from bcdm.methods import CONTROL
+from bcdm.shelf import list_settings
 
 __all__ = ["START", "Task", "add_control", "load_task", "scale_down"]
 
@@ -143,6 +144,12 @@ def load_task(path: Path) -> Task:
     return task
 
 
+def _find(path: Path, named: str) -> Path:
+    """A file that another one names: beside it, or one of those that come with bcdm."""
+    beside = path.parent / named
+    return beside if beside.exists() else list_settings().get(named, beside)
+
+
 def _read(path: Path, depth: int = 6) -> dict[str, Any]:
     """The settings of a file over those of the file that it extends."""
     try:
@@ -152,10 +159,10 @@ def _read(path: Path, depth: int = 6) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InputError(f"{path} is no task: it holds no settings")
     if "base" in content:
-        content["base"] = path.parent / str(content["base"])
+        content["base"] = _find(path, str(content["base"]))
     if "extends" not in content or depth == 0:
         return content
-    parent = _read(path.parent / str(content.pop("extends")), depth - 1)
+    parent = _read(_find(path, str(content.pop("extends"))), depth - 1)
     networks = {**parent.get("networks", {}), **content.get("networks", {})}
     changes = [*parent.get("set", ()), *content.get("set", ())]
     known = parent.get("methods", {})

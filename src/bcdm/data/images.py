@@ -158,7 +158,7 @@ class _ArrayItems(ABC):
                 )
         self.subjects = next((labels[name] for name in SUBJECT_KEYS if name in labels), None)
         split = labels.get("split")
-        self.split_labels = split and [SPLIT_FOLDERS.get(name.lower(), name) for name in split]
+        self.split_labels = split and tuple(SPLIT_FOLDERS.get(name.lower(), name) for name in split)
 
     @abstractmethod
     def _read(self, index: int) -> Pixels:

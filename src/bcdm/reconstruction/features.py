@@ -276,10 +276,10 @@ def _read_weights(folder: Path, number: int) -> Tensor:
     return torch.from_numpy(np.array(own))
 
 
-def read_card(folder: Path) -> str:
-    """The verdict on a finished reconstruction: what its samples are worth."""
+def read_card(folder: Path, number: int) -> str:
+    """The verdict on a slice of a finished reconstruction: what its samples are worth."""
     try:
-        card = json.loads((folder / "run.json").read_text())["trust"]
+        card = json.loads((folder / "run.json").read_text())["slices"][number]
         return f"{card['light']}. {card['summary']}"
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError):
         return "none, the run is not finished"

@@ -125,8 +125,8 @@ def reconstruct_scan(
             results = _summarise(fitted, posteriors, left_out)
             noted = provenance | ({"left_out": list(left_out)} if left_out else {})
             files = write_results(out, fitted.scan, results, noted)
-        if keep_complex:
-            files += write_complex(out, fitted, posteriors, left_out)
+            if keep_complex:
+                files += write_complex(out, fitted, posteriors, left_out)
         done = Finished(posteriors, cards, [*files, out / SAMPLES], provenance, weighed, left_out)
         pages = [] if show is None else list(show(done))
         kept = [*files, *(out / name for name in KEPT), *pages]

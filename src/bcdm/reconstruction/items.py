@@ -62,7 +62,9 @@ class Plan(Sampling):
     def __post_init__(self) -> None:
         least = round((1 + LEVEL) / (1 - LEVEL))
         if self.samples < least:
-            raise InputError(f"intervals of {LEVEL:.0%} need {least} samples or more")
+            raise InputError(
+                f"intervals of {LEVEL:.0%} need {least} samples or more, not {self.samples}"
+            )
         super().__post_init__()
 
     def to_plain(self) -> dict[str, Any]:

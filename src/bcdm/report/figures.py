@@ -37,8 +37,11 @@ def plot_figure(
     path = Path(path)
     if path.suffix.lower() not in _ENDINGS:
         raise InputError(f"{path.name}: a figure is one of {', '.join(_ENDINGS)}")
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        raise InputError("figures need matplotlib: pip install 'bcdm[figures]'") from None
 
     groups = [(images, window, "gray")]
     if deviations:

@@ -209,7 +209,9 @@ def _plot_interval(report: Report, low: Array, high: Array, level: float) -> lis
 
 def _plot_operator(operator: Array, label: str) -> Panel:
     low, high = float(np.min(operator)), float(np.max(operator))
-    address = picture(scale_to_bytes(operator, low, high if high > low else low + 1))
+    # What is measured everywhere alike is as bright as what is measured.
+    black = low if high > low else min(0.0, low)
+    address = picture(scale_to_bytes(operator, black, max(high, black + 1)))
     rows, columns = operator.shape
     scale, note = _make_scale("grey", (low, high)), "How the data were taken."
     return Panel(label, "", note, "operator", rows, columns, ((address, label),), scale)

@@ -13,10 +13,13 @@ __all__ = ["compare"]
 
 _EXPLAINED = "the samples explain the data within their noise"
 _UNEXPLAINED = "the samples do not explain the data within the stated noise"
+_TOO_NEAR = (
+    "the samples are nearer to the data than the stated noise: there may be less noise than stated"
+)
 _WORDS = {
     "residual": (
-        "the samples are as close to the data as is usual for this model",
-        "the samples are not as close to the data as is usual for this model",
+        "the samples miss the data by as much as is usual for this model",
+        "the samples miss the data by more, or by less, than is usual for this model",
     ),
     "held-out data": (
         "data left out of a reconstruction are predicted as well as usual",
@@ -104,7 +107,9 @@ def _judge_residual(reduced: float, p_value: float, usual: str = "") -> Check:
         judgement = "good" if 0.8 < reduced < 1.2 else judgement
     if not (isfinite(reduced) and isfinite(p_value)):
         judgement = "bad"
-    reason = _EXPLAINED if judgement == "good" else _UNEXPLAINED
+    reason = _EXPLAINED
+    if judgement != "good":
+        reason = _TOO_NEAR if reduced < 1 else _UNEXPLAINED
     if judgement == "good" and p_value < 1e-3:
         reason += "; the misfit is no chance, but smaller than 20 %"
     elif judgement == "good" and p_value < _SURPRISING:
