@@ -98,9 +98,10 @@ def calibrate(
         typical, images = images[first], images[second]
         subjects = None if subjects is None else [subjects[k] for k in second]
     if len(images) < LEAST or (typical is not None and len(typical) < LEAST):
+        other = "" if typical is None else f" beside {len(typical)} that say what is typical"
         raise InputError(
-            f"{len(images)} images are too few to calibrate: {LEAST} are the least, and as many "
-            "that say what is typical"
+            f"{len(images)} images{other} are too few to calibrate: {LEAST} of each are the least, "
+            f"so {2 * LEAST} validation images where training images are too few to say that"
         )
     images = _vary(model, images, seed)
     if known is not None:
