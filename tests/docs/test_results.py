@@ -7,6 +7,8 @@ import yaml
 from experiments.tarp import FITTED
 from tests.records import ROOT, drop_zero, find_value, read_records, read_table, read_words
 
+from bcdm.benchmark.learned import POINTS, TRAININGS
+
 PAGE = "docs/results.md"
 FAMILIES = {"ixi64-mri": "mri64", "faces64": "faces64"}
 CHI = "chi-square per degree of freedom"
@@ -253,3 +255,10 @@ def read_options(family: str) -> tuple[int, int, int]:
     """Images, samples and calls of an exam of a family."""
     cases = yaml.safe_load((ROOT / f"experiments/families/{family}.cases.yaml").read_text())
     return tuple(cases["options"][key] for key in ("limit", "samples", "calls"))
+
+
+def test_the_learned_mixture_is_trained_as_told() -> None:
+    """Its record does not say how the network was made; the code that made it does."""
+    page = read_words(PAGE)
+    assert f"The learned network is attention over {POINTS} points" in page
+    assert TRAININGS == {8: (3000, 512), 80: (3000, 128)}

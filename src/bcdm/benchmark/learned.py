@@ -29,9 +29,9 @@ from bcdm.training.state import TrainingState
 __all__ = ["FamilyNetwork", "RandomMatrices", "run", "train"]
 
 ROWS = (1, 2, 4)
-TRAININGS = {8: (3000, 512), 80: (2000, 128)}  # steps and batch, by dimension
-RATE, POINTS_RATE, WEIGHTS_RATE = 1e-3, 5e-3, 5e-2
-POINTS = 128
+TRAININGS = {8: (3000, 512), 80: (3000, 128)}  # steps and batch, by dimension
+RATE = 1e-3
+POINTS, POINTS_RATE = 256, 2e-3
 SEEN, ROUNDS = 25_600, 15  # training samples that points are first placed by, and how often
 LEARNED, UNTRAINED = "BCDM, learned for the family", "its network before training"
 CALLS = {8: (10, 20, 50), 80: (20,)}
@@ -73,6 +73,7 @@ class FamilyNetwork(nn.Module):
     def __init__(self, points: Tensor, width: int = 256, seed: int = 0) -> None:
         super().__init__()
         dimension = points.shape[1]
+        inputs = 3 * dimension + dimension**2 + 16
         self.points = nn.Parameter(points.clone())
         self.weights = nn.Parameter(torch.zeros(len(points)))
         self.log_blur = nn.Parameter(torch.tensor(0.1).log())
@@ -82,18 +83,13 @@ class FamilyNetwork(nn.Module):
             nn.init.zeros_(last.weight)
             nn.init.zeros_(last.bias)
             self.layers = nn.Sequential(
-                nn.Linear(3 * dimension + 16, width),
-                nn.SiLU(),
-                nn.Linear(width, width),
-                nn.SiLU(),
-                last,
+                nn.Linear(inputs, width), nn.SiLU(), nn.Linear(width, width), nn.SiLU(), last
             )
 
     def forward(self, x: Tensor, log_snr: Tensor, project: Projection) -> Tensor:
         """The mean of x_0 in units of the prior."""
         eye = torch.eye(x.shape[1]).to(x)
-        with torch.no_grad():
-            spread = torch.stack([project(unit.expand_as(x)) for unit in eye], 1) - x[:, None]
+        spread = torch.stack([project(unit.expand_as(x)) for unit in eye], 1) - x[:, None]
         metric = torch.linalg.inv(spread @ spread + (2 * self.log_blur).exp() * eye)
         near = (x[:, None] @ metric @ self.points.mT)[:, 0]
         near = near - 0.5 * ((self.points @ metric) * self.points).sum(2)
@@ -103,7 +99,8 @@ class FamilyNetwork(nn.Module):
         pull = torch.einsum("bij,bjk,bk->bi", spread, metric, found - x)
         angles = log_snr[:, None] * 0.15 * 1.6 ** torch.arange(8).to(x) / 2
         level = torch.cat([angles.sin(), angles.cos()], 1).expand(len(x), -1)
-        return project(pull + self.layers(torch.cat([x, level, found, pull], 1)))
+        seen = torch.cat([x, spread.flatten(1), level, found, pull], 1)
+        return project(pull + self.layers(seen))
 
 
 def place_points(seen: Tensor, count: int) -> Tensor:
@@ -137,9 +134,7 @@ def train(
     optimizer = torch.optim.Adam(
         [
             {"params": network.layers.parameters(), "base": RATE},
-            {"params": [network.points, network.log_blur], "base": POINTS_RATE},
-            # In Adam's steps the weights of points would take thousands to differ by a factor.
-            {"params": [network.weights], "base": WEIGHTS_RATE},
+            {"params": [network.points, network.weights, network.log_blur], "base": POINTS_RATE},
         ]
     )
     state = TrainingState(network, optimizer)
