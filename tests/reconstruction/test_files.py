@@ -38,7 +38,7 @@ def test_from_a_picture_to_a_report(picture, masked: Path, tmp_path: Path) -> No
     facts = json.loads((out / "run.json").read_text())
     # A network that was never trained keeps the noise of the data in its samples.
     assert facts["trust"]["light"] == "red"
-    assert "do not explain the data" in facts["trust"]["summary"]
+    assert "nearer to the data than the stated noise" in facts["trust"]["summary"]
     assert str(tmp_path) not in (out / "run.json").read_text()
     assert len(done.output.splitlines()) > 4
 

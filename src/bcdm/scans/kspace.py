@@ -11,9 +11,9 @@ from bcdm.scans.complaints import refusal
 from bcdm.scans.scan import Scan
 from bcdm.spool import each, stack
 
-__all__ = ["crop_kspace", "find_sampled", "have_one_mask", "remove_oversampling"]
+__all__ = ["CHANCE", "crop_kspace", "find_sampled", "have_one_mask", "remove_oversampling"]
 
-_CHANCE = 0.05  # of samples that may be zero in one slice and not in others
+CHANCE = 0.05  # of samples that may be zero in one slice and not in others
 
 
 def find_sampled(kspace: NDArray[Any]) -> NDArray[np.bool_]:
@@ -53,7 +53,7 @@ def have_one_mask(kspace: NDArray[Any], mask: NDArray[np.bool_]) -> bool:
             return False
         missing = int((mask & ~found).sum())
         halves = min(int((is_real & ~is_imaginary).sum()), int((is_imaginary & ~is_real).sum()))
-        if missing > _CHANCE * int(mask.sum()) and missing * len(coils) > halves:
+        if missing > CHANCE * int(mask.sum()) and missing * len(coils) > halves:
             return False
     return True
 

@@ -11,7 +11,7 @@ from bcdm.scans import arrays, fastmri, isolation, nifti
 from bcdm.scans.answers import Held, Request
 from bcdm.scans.complaints import refusal
 from bcdm.scans.formats import find_format
-from bcdm.scans.kspace import find_sampled, have_one_mask
+from bcdm.scans.kspace import CHANCE, find_sampled, have_one_mask
 from bcdm.scans.layout import shape_mask
 from bcdm.scans.limits import check_pieces
 from bcdm.scans.scan import Scan
@@ -105,9 +105,19 @@ def complete(scan: Scan) -> Scan:
             raise refusal(scan.path, "holds values that are not finite: replace NaN and infinity")
     if scan.kind != "k-space":
         return scan
-    mask = find_sampled(scan.data) if scan.mask is None else scan.mask
-    if not bool(mask.any()):
-        raise refusal(scan.path, "holds k-space of zeros alone: export it anew")
+    found = find_sampled(scan.data)
+    mask = found if scan.mask is None else scan.mask
+    if not bool((mask & found).any()):
+        raise refusal(
+            scan.path, "holds k-space of zeros alone where it was sampled: export it anew"
+        )
+    empty = float((mask & ~found).sum() / mask.sum())
+    if empty > CHANCE:
+        raise refusal(
+            scan.path,
+            f"holds zeros alone in {empty:.0%} of what the mask says was sampled: check the mask "
+            "(one number for each column, or one for each entry)",
+        )
     if scan.mask is None and not have_one_mask(scan.data, mask):
         raise refusal(scan.path, "has slices with different masks: reconstruct them one by one")
     facts = {

@@ -14,7 +14,7 @@ __all__ = ["compare"]
 _EXPLAINED = "the samples explain the data within their noise"
 _UNEXPLAINED = "the samples do not explain the data within the stated noise"
 _TOO_NEAR = (
-    "the samples are nearer to the data than the stated noise: there may be less noise than stated"
+    "the samples are nearer to the data than the stated noise: it is overstated, or they follow it"
 )
 _WORDS = {
     "residual": (
