@@ -121,3 +121,20 @@ def test_zeros_by_chance_and_empty_slices_are_no_other_mask(tmp_path: Path) -> N
     for kspace in (counted, dark, spoilt):
         np.save(tmp_path / "a.npy", kspace.astype(np.complex64))
         read_scan(tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize(("marked", "refused"), [("rows", False), ("columns", True), ("all", True)])
+def test_a_mask_that_marks_zeros_as_sampled_is_refused(
+    tmp_path: Path, marked: str, refused: bool
+) -> None:
+    """A mask of one number a column, for data that were taken row by row."""
+    lines = np.arange(16) % 4 == 0
+    sampled = np.broadcast_to(lines[:, None], (16, 16))
+    masks = {"rows": sampled, "columns": lines, "all": np.ones((16, 16), bool)}
+    path = tmp_path / "scan.npz"
+    np.savez(path, kspace=draw((1, 16, 16)) * sampled, mask=masks[marked])
+    if refused:
+        with pytest.raises(InputError, match=r"zeros alone in 75% of what the mask says was"):
+            read_scan(path)
+    else:
+        assert read_scan(path).facts["acceleration"] == 4
