@@ -36,19 +36,20 @@ def test_tables_are_those_of_the_record(task: str) -> None:
         assert own == str(passes["MMPS", int(calls)])
 
 
-def test_steps_and_seeds_are_those_of_the_record() -> None:
+@pytest.mark.parametrize("task", TASKS)
+def test_steps_and_seeds_are_those_of_the_record(task: str) -> None:
     text = " ".join(PAGE.read_text().split())
-    for task, folder in FOLDERS.items():
-        budgets = json.loads((PAGE.parent / folder / "budgets.json").read_text())
-        steps = [budgets[f"ours-{name}"]["steps"] for name in ("half", "two", "eight")]
-        assert f"{task}: {steps[0]}, {steps[1]} and {steps[2]} steps of ours" in text
-    spread = read_table(PAGE, "Inpainting, the least and the largest of three seeds")
+    budgets = json.loads((PAGE.parent / FOLDERS[task] / "budgets.json").read_text())
+    steps = [budgets[f"ours-{name}"]["steps"] for name in ("half", "two", "eight")]
+    assert f"{task}: {steps[0]}, {steps[1]} and {steps[2]} steps of ours" in text
+    spread = read_table(PAGE, f"{task}, the least and the largest of three seeds")
+    assert len(spread) == 2
     for name, cells in spread.items():
         method, minutes = name.rsplit(", ", 1)
         values = [
             row["value"]
             for row in read_records("experiments/compute/results.json")
-            if row["case"]["task"] == TASKS["Inpainting"]
+            if row["case"]["task"] == TASKS[task]
             and (row["case"]["method"], row["case"]["minutes"], row["case"]["calls"])
             == (method, float(minutes.removesuffix(" min")), 20)
         ]
