@@ -9,13 +9,14 @@ from torch import Tensor
 
 from bcdm.errors import DtypeError, InputError, ShapeError
 from bcdm.operators import Composed, Dense, Diagonal, LinearOperator
-from bcdm.tensors import ImageSpec, SeededNoise, fit, inner, real_dtype
+from bcdm.tensors import ImageSpec, SeededNoise, check_tensors, fit, inner, real_dtype
 
 __all__ = ["NEGLIGIBLE", "Measurement"]
 
 NEGLIGIBLE = 0.01
 """Of a standard deviation: errors of that size are not seen in what is uncertain by so much."""
 
+_NUMBERS = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 # Counter of the measurement noise, far from the steps of any sampler with the same seed.
 _NOISE_STEP = 1 << 62
 
@@ -259,11 +260,10 @@ def _apply_mask(y: Tensor, mask: Tensor) -> Tensor:
 
 
 def _check_type(y: Tensor) -> None:
-    if not isinstance(y, Tensor):
-        raise DtypeError(f"y is {type(y).__name__}, not a tensor: give torch.as_tensor(y)")
+    check_tensors(y=y)
     if y.ndim < 2:
         raise ShapeError(f"y needs a batch axis first, got shape {tuple(y.shape)}: use y[None]")
-    if not (y.is_floating_point() or y.is_complex()):
+    if y.dtype not in _NUMBERS:
         raise DtypeError(f"y holds {y.dtype}: convert it to float32 or complex64")
 
 

@@ -1,14 +1,28 @@
 """Where models and settings lie. Without torch, so that a command can look for one in no time."""
 
 import importlib.util
+import json
 import os
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from bcdm.errors import InputError
 
-__all__ = ["find_model", "find_settings", "list_models", "list_settings"]
+__all__ = [
+    "CALLS",
+    "find_calls",
+    "find_model",
+    "find_settings",
+    "list_models",
+    "list_settings",
+    "read_calls",
+]
+
+CALLS = 20
+"""Network calls per sample where a model's calibration does not say."""
 
 _PACKAGE = Path(__file__).resolve().parent
 _CHECKOUT = _PACKAGE.parents[1]
@@ -26,6 +40,21 @@ def find_model(name_or_path: str | Path) -> Path:
     known = f"no model {str(name_or_path)!r}: give a folder, or one of {list_models()}"
     more = "" if _find_more_models() else "; the package bcdm-models has more"
     raise InputError(known + more)
+
+
+def find_calls(name_or_path: str | Path) -> int:
+    """The calls per sample of a model; `load` says what is wrong where its folder is damaged."""
+    path = find_model(name_or_path) / "config.json"
+    try:
+        return read_calls(json.loads(path.read_bytes())["facts"])
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return CALLS
+
+
+def read_calls(facts: Mapping[str, Any]) -> int:
+    """Those that a model was calibrated with, from its facts."""
+    found = (facts.get("calibration") or {}).get("calls")
+    return found if type(found) is int and found > 0 else CALLS
 
 
 def list_models() -> list[str]:

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bcdm.errors import InputError, ShapeError
+from bcdm.errors import DtypeError, InputError, ShapeError
 
-__all__ = ["ImageSpec", "SeededNoise", "expand", "fit", "inner", "real_dtype"]
+__all__ = ["ImageSpec", "SeededNoise", "check_tensors", "expand", "fit", "inner", "real_dtype"]
 
 _WORD = (1 << 64) - 1
 _CPU = torch.device("cpu")
@@ -31,6 +31,15 @@ class ImageSpec:
     def of(cls, x: Tensor) -> "ImageSpec":
         """Reads the specification off a batch `x` of shape (B, *shape)."""
         return cls(tuple(x.shape[1:]), x.dtype, x.device)
+
+
+def check_tensors(**given: object) -> None:
+    """Refuses what is no tensor, such as an array of NumPy, by its name."""
+    for name, one in given.items():
+        if not isinstance(one, Tensor):
+            raise DtypeError(
+                f"{name} is {type(one).__name__}, not a tensor: give torch.as_tensor({name})"
+            )
 
 
 def expand(coefficient: Tensor, ndim: int) -> Tensor:

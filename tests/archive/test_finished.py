@@ -166,3 +166,18 @@ def test_who_hands_out_shards_needs_no_torch(finished: Job) -> None:
     code = "import sys; from bcdm.archive.status import summarise; from bcdm.archive import local\n"
     code += "assert summarise(sys.argv[1]).is_finished; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code, finished.out], check=True)
+
+
+def test_an_archive_of_nothing_ends_with_a_failure(
+    tmp_path: Path, scanner: Path, rows: np.ndarray
+) -> None:
+    table = write_table(tmp_path / "table.zarr", np.zeros_like(rows[:2]))
+    given = [str(table), str(tmp_path / "out"), "--model", str(scanner), "--samples", "9"]
+    command = ["archive", "run", *given, "--calls", "2", "--workers", "1"]
+    for _ in ("made", "found finished"):
+        ran = CliRunner().invoke(cli, command)
+        assert "2 x " in ran.output
+        assert isinstance(ran.exception, InputError)
+        assert "no item was reconstructed" in str(ran.exception)
+    # A job that failed is run again, which would not help a part.
+    assert CliRunner().invoke(cli, [*command, "--part", "0/1"]).exit_code == 0

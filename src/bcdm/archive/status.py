@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from bcdm.archive.heads import Head, read_head
 from bcdm.archive.markers import Counts, list_markers
@@ -48,8 +49,8 @@ class Summary:
             lines.append(f"processor: {self.seconds / self.counts.items:.3g} s an item")
         if self.finished > 1 and self.last > self.first and not self.is_finished:
             rate = (self.finished - 1) / (self.last - self.first)
-            hours = (self.head.shards - self.finished) / rate / 3600
-            lines.append(f"at the rate so far {hours:.1f} hours to go")
+            left = timedelta(seconds=round((self.head.shards - self.finished) / rate))
+            lines.append(f"at the rate so far about {left} to go")
         for reason, count in self.counts.reasons.most_common(5):
             lines.append(f"{count:,} x {reason}")
         return lines

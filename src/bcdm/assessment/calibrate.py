@@ -36,7 +36,7 @@ def calibrate_model(
     data: Path | None = None,
     limit: int | None = None,
     samples: int = 20,
-    calls: int = 20,
+    calls: int | None = None,
     intervals: int = 60,
     typical: int = 400,
     keep_intervals: bool = False,
@@ -57,7 +57,7 @@ def calibrate_model(
         data: The data folder; BCDM_DATA when left out.
         limit: At most so many validation images; None takes all.
         samples: Per image.
-        calls: Network calls per sample.
+        calls: Network calls per sample; as before when left out.
         intervals: Images that widths are fitted on.
         typical: Training images that say what is typical.
         keep_intervals: Whether the widths that are stored stay.
@@ -73,6 +73,7 @@ def calibrate_model(
         shape = load(name).shape
         operator = read_operator(operator, (shape[-2], shape[-1]), code=True)
     model = load(name, operator).to(device)
+    calls = calls or model.calls
     source, rows = choose_images(model, data, "val", limit)
     images = torch.stack([model.preparation(source[i]) for i in rows])
     if only is not None:

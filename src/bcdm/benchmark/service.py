@@ -152,7 +152,8 @@ def _hash(path: Path) -> str:
 def _measure_ideal(case: _Case, exam: Exam) -> tuple[float, float]:
     """CPU-seconds of a job and of a mean in full batches, all loaded, nothing written."""
     asked = case.asked
-    plan = Plan(samples=asked.samples, calls=asked.calls, batch=asked.batch, force=True)
+    calls = asked.calls or case.model.calls
+    plan = Plan(samples=asked.samples, calls=calls, batch=asked.batch, force=True)
     items = []
     for k, path in enumerate(case.scans[:MEAN_BATCH]):
         fitted = fit_scan(read_scan(path), case.model, noise_std=NOISE_STD)

@@ -89,6 +89,8 @@ class Calibration:
             comes so, and in calibrations of earlier versions.
         fallback: Those by the local signal where MMPS draws the samples with the model's network
             as its prior; None where that was not fitted.
+        calls: Network calls per sample that its scores rest on; None in calibrations of earlier
+            versions.
     """
 
     looks: dict[str, Typicality | Discriminant]
@@ -100,6 +102,7 @@ class Calibration:
     regions: RegionFactors | None = None
     taken: Usual | None = None
     fallback: LocalFactors | None = None
+    calls: int | None = None
 
     def find_usual(self, *, scale_taken: bool) -> Usual:
         """What to compare with; where nothing is known of taken scales, as if it were stated."""
@@ -129,6 +132,8 @@ class Calibration:
             plain["regions"] = self.regions.to_plain()
         if self.fallback is not None:
             plain["fallback"] = self.fallback.to_plain()
+        if self.calls is not None:
+            plain["calls"] = self.calls
         return plain
 
     @classmethod
@@ -163,6 +168,7 @@ class Calibration:
             regions=RegionFactors.from_plain(plain["regions"]) if "regions" in plain else None,
             taken=Usual.from_plain(plain["taken"]) if "taken" in plain else None,
             fallback=LocalFactors.from_plain(plain["fallback"]) if "fallback" in plain else None,
+            calls=plain.get("calls"),
         )
 
 

@@ -1,6 +1,7 @@
 """A method in the place of a trained model."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from bcdm.checkpoint.model import Model
@@ -52,6 +53,8 @@ def welcome(method: Any) -> Model | Guest:
     """A trained model as it is, any other method as a guest."""
     if isinstance(method, Model | Guest):
         return method
+    if isinstance(method, str | Path):
+        raise InputError(f"{str(method)!r} is no method: give bcdm.load({str(method)!r})")
     if not callable(getattr(method, "condition", None)):
         raise InputError(
             f"{type(method).__name__} is no method: it has no condition(measurement) that gives a "

@@ -19,6 +19,7 @@ from bcdm.methods.view import Scales
 from bcdm.operators import LinearOperator, PixelMask
 from bcdm.problems import Cloud
 from bcdm.problems.familiarity import Familiarity, UnfamiliarWarning, Verdict
+from bcdm.shelf import read_calls
 
 __all__ = ["Model"]
 
@@ -75,6 +76,11 @@ class Model:
     def name(self) -> str:
         """What it is called."""
         return self.config.name
+
+    @property
+    def calls(self) -> int:
+        """Network calls per sample, as it was calibrated."""
+        return read_calls(self.facts)
 
     @property
     def value_range(self) -> tuple[float, float]:

@@ -50,7 +50,7 @@ def run(
     out: str,
     model: str,
     samples: int,
-    calls: int,
+    calls: int | None,
     seed: int,
     batch: int,
     mask: Path | None,
@@ -74,7 +74,8 @@ def run(
     beside them, if they have their own), a folder, a pattern of files, or an address such as
     s3://bucket/scans. The same command goes on after any interruption, also on several machines
     at once, and gives the same bits; other settings are refused. Another device is not: its results
-    agree to rounding, and the marker of each shard says where it was made.
+    agree to rounding, and the marker of each shard says where it was made. Exit code 2 where not
+    one item was reconstructed.
     """
     require("zarr")
     from bcdm.archive.cluster import protect, run_ray
@@ -85,7 +86,7 @@ def run(
     from bcdm.archive.progress import Tally
     from bcdm.archive.shards import choose_part
     from bcdm.errors import InputError
-    from bcdm.shelf import find_model
+    from bcdm.shelf import find_calls, find_model
 
     # Before anything is written: what is begun is held to its settings.
     if part is not None:
@@ -103,7 +104,7 @@ def run(
         out=out if is_remote(out) else str(Path(out).absolute()),
         model=str(find_model(model).absolute()),
         samples=samples,
-        calls=calls,
+        calls=find_calls(model) if calls is None else calls,
         seed=seed,
         batch=batch,
         force=force,
@@ -132,6 +133,12 @@ def run(
         say("interrupted: the same command goes on from here")
         raise SystemExit(INTERRUPTED) from None
     tally.tell(last=True)
+    counts = tally.counts
+    for reason, count in counts.reasons.most_common(5):
+        say(f"{count:,} x {reason}")
+    # A part of an archive may hold nothing but what is refused: a job that failed is run again.
+    if part is None and counts.items and not counts.status["done"]:
+        raise InputError("no item was reconstructed: the lines above say why")
 
 
 def _make_absolute(operator: str | None) -> str | None:

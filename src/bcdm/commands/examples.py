@@ -9,7 +9,7 @@ EXAMPLES = {
     "archive": "bcdm archive run scans.zarr out --model ixi64-mri-scanner --workers 4",
     "benchmark": "bcdm benchmark calls ixi64-mri --limit 16 --calls 10,20",
     "data": "bcdm data ixi /my/IXI-T1 /my/data",
-    "reconstruct": "bcdm reconstruct scan.h5 --model brain-mri --calls 12 -o out",
+    "reconstruct": "bcdm reconstruct scan.h5 --model brain-mri -o out",
     "inspect": "bcdm inspect scan.h5 --mask mask.npy",
     "verify": "bcdm verify out --input scan.h5",
     "feature": "bcdm feature out --box 3,20:28,30:38",

@@ -165,7 +165,7 @@ def evaluate(
 @data_option
 @count_option("--limit", None, "At most this many validation images.")
 @count_option("--samples", 20, least=9)
-@count_option("--calls", 20)
+@count_option("--calls", None, "Network calls per sample; as before when left out.")
 @count_option("--intervals", 60, "Images for interval widths.")
 @count_option("--typical", 400, "Training images for what is typical.", least=40)
 @click.option("--keep-intervals", is_flag=True, help="Keep the widths that are stored.")
@@ -199,7 +199,7 @@ def calibrate(
     data: Path | None,
     limit: int | None,
     samples: int,
-    calls: int,
+    calls: int | None,
     intervals: int,
     typical: int,
     keep_intervals: bool,

@@ -114,7 +114,8 @@ def operator_option(command: Command) -> Command:
 def plan_options(command: Command) -> Command:
     """How to sample."""
     samples = click.option("--samples", default=16, show_default=True, help="Of each slice.")
-    calls = click.option("--calls", default=20, show_default=True, help="Network calls per sample.")
+    said = "Network calls per sample; left out as the model was calibrated."
+    calls = click.option("--calls", type=int, help=said)
     seed = click.option("--seed", default=0, show_default=True)
     batch = click.option("--batch", default=8, show_default=True, help="Samples at once.")
     return samples(calls(seed(batch(command))))

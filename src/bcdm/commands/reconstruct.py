@@ -21,6 +21,7 @@ from bcdm.commands.options import (
 from bcdm.commands.requests import Given, describe_request, name_left_out, show_finished
 from bcdm.errors import InputError
 from bcdm.folders import find_finished
+from bcdm.shelf import find_calls
 from bcdm.text import is_unicode, printable
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def reconstruct(
     model: str,
     out: Path,
     samples: int,
-    calls: int,
+    calls: int | None,
     seed: int,
     batch: int,
     mask: Path | None,
@@ -128,6 +129,7 @@ def reconstruct(
         raise InputError(
             "two inputs have the same name: reconstruct them into folders of their own"
         )
+    calls = find_calls(model) if calls is None else calls
     settings = {"samples": samples, "calls": calls, "seed": seed, "batch": batch, "force": force}
     if no_report:
         settings["no_report"] = True
@@ -183,6 +185,9 @@ def _reconstruct_one(
         say(f"{name:12} {value}")
     if unfamiliar := find_unfamiliar(model, fitted.measure(0))[0]:
         say(f"{'family':12} outside that of {model.config.name}: {unfamiliar}")
+    if plan.calls < model.calls:
+        told = f"{plan.calls} a sample, fewer than {model.calls}: right data may be found wrong"
+        say(f"{'calls':12} {told}")
     count = len(fitted.scan.data)
     regions = [parse_feature(text, count, fitted.scan.size) for text in given.features]
     if dry_run:

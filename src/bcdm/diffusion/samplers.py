@@ -91,6 +91,8 @@ class SelfSampled(Denoiser, Protocol):
 
 def choose_sampler(denoiser: Denoiser, asked: Sampler | None, usual: Sampler) -> Sampler:
     """What to draw with: the denoiser's own sampler, the one asked for, or the usual one."""
+    if asked is not None and not callable(getattr(asked, "advance", None)):
+        raise InputError(f"{asked!r} is no sampler: give one such as bcdm.DPMSolver()")
     if not isinstance(denoiser, SelfSampled):
         return usual if asked is None else asked
     own = denoiser.sampler

@@ -215,9 +215,13 @@ def check_channels(name: str, x: Tensor, mask: Tensor) -> None:
 
 
 def check_trailing(name: str, x: Tensor, size: tuple[int, ...]) -> None:
-    """Refuses images whose last axes are not `size`."""
-    if tuple(x.shape[-len(size) :]) != tuple(size) or x.ndim < len(size) + 1:
-        raise ShapeError(
-            f"{name} acts on batches that end in {tuple(size)}, got {tuple(x.shape)}: "
-            "resize the image or build the operator for its size"
-        )
+    """Refuses images whose last axes are not `size`, and an image without a batch axis."""
+    if tuple(x.shape[-len(size) :]) != tuple(size):
+        mend = "resize the image or build the operator for its size"
+    elif x.ndim < len(size) + 1:
+        mend = "give axes (batch, channels, rows, columns)" if len(size) == 2 else "give x[None]"
+    else:
+        return
+    raise ShapeError(
+        f"{name} acts on batches that end in {tuple(size)}, got {tuple(x.shape)}: {mend}"
+    )

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from bcdm.errors import DtypeError, InputError, ShapeError
 from bcdm.operators.base import LinearOperator, Spectral, check_trailing
+from bcdm.tensors import check_tensors
 
 __all__ = ["Dense", "to_matrix"]
 
@@ -30,6 +31,7 @@ class Dense(LinearOperator):
     _eigenvalues: Tensor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        check_tensors(matrix=self.matrix)
         if self.matrix.ndim not in (2, 3):
             raise InputError(f"Dense takes a matrix (m, n), got {tuple(self.matrix.shape)}")
         shape = tuple(self.shape) if self.shape is not None else (self.matrix.shape[-1],)

@@ -8,7 +8,7 @@ from torch.fft import fft2, fftshift, ifft2, ifftshift, irfft2, rfft2
 
 from bcdm.errors import DtypeError, InputError, ShapeError
 from bcdm.operators.base import LinearOperator, Spectral, check_channels, check_trailing
-from bcdm.tensors import real_dtype
+from bcdm.tensors import check_tensors, real_dtype
 
 __all__ = ["CircularBlur", "FourierMask"]
 
@@ -85,6 +85,7 @@ class FourierMask(_FourierDiagonal):
     _half: Tensor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        check_tensors(mask=self.mask)
         if self.mask.ndim not in (2, 4) or self.mask.is_complex():
             raise InputError(
                 "the mask of FourierMask is boolean or real with axes (H, W) or (B, C, H, W), got "
@@ -175,6 +176,7 @@ class CircularBlur(_FourierDiagonal):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", tuple(self.size))
+        check_tensors(kernel=self.kernel)
         if self.kernel.ndim not in (2, 4) or not self.kernel.is_floating_point():
             raise InputError(
                 "the kernel of CircularBlur is real with axes (rows, columns) or (B, C, rows, "

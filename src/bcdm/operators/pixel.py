@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bcdm.errors import InputError, ShapeError
 from bcdm.operators.base import LinearOperator, Spectral, check_channels, check_trailing
-from bcdm.tensors import real_dtype
+from bcdm.tensors import check_tensors, real_dtype
 
 __all__ = ["BlockMean", "Diagonal", "Identity", "PixelMask"]
 
@@ -64,6 +64,7 @@ class Diagonal(LinearOperator):
     weights: Tensor
 
     def __post_init__(self) -> None:
+        check_tensors(weights=self.weights)
         if not self.weights.is_floating_point():
             raise InputError(f"the weights of Diagonal are real, not {self.weights.dtype}")
 
@@ -119,6 +120,7 @@ class PixelMask(LinearOperator):
     mask: Tensor
 
     def __post_init__(self) -> None:
+        check_tensors(mask=self.mask)
         if self.mask.is_complex():
             raise InputError("the mask of PixelMask is boolean or real, not complex")
 

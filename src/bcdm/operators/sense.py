@@ -12,7 +12,7 @@ from bcdm.operators.base import LinearOperator
 from bcdm.operators.fourier import FourierMask
 from bcdm.operators.iteration import Found
 from bcdm.operators.krylov import Iterative
-from bcdm.tensors import real_dtype
+from bcdm.tensors import check_tensors, real_dtype
 
 __all__ = ["Sense", "whiten_coils"]
 
@@ -45,6 +45,7 @@ class Sense(Iterative):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_tensors(maps=self.maps, mask=self.mask)
         if self.maps.ndim not in (3, 4) or not self.maps.is_complex():
             raise InputError(
                 "the maps of Sense are complex with axes (coils, H, W) or (B, coils, H, W), got "

@@ -140,6 +140,7 @@ def calibrate(
         local,
         regions,
         taken=_fit_usual(taken, whose) if len(taken) >= LEAST else None,
+        calls=calls,
     )
 
 

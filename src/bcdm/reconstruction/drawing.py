@@ -14,10 +14,10 @@ from bcdm.errors import InputError, MachineError
 from bcdm.measurement import Measurement
 from bcdm.methods import Method
 from bcdm.reconstruction.joining import Same, find_kind, join_measurements
+from bcdm.shelf import CALLS
 from bcdm.tensors import SeededNoise
 
 __all__ = [
-    "CALLS",
     "Drawer",
     "Drawn",
     "Item",
@@ -27,8 +27,6 @@ __all__ = [
     "draw_previews",
     "is_memory",
 ]
-
-CALLS = 20
 
 _log = logging.getLogger(__name__)
 

@@ -19,6 +19,7 @@ from bcdm.errors import InputError, ShapeError
 from bcdm.evaluation import wilson
 from bcdm.evaluation.ranks import find_interval, resolves
 from bcdm.scans import read_mask
+from bcdm.tensors import check_tensors
 
 __all__ = [
     "Feature",
@@ -120,6 +121,7 @@ def find_support(
         margin: Width of the ring around the region that it is compared with, in pixels.
         factors: By how much intervals of contrasts must be wider, if the model knows.
     """
+    check_tensors(region=region)
     region = region.bool()
     contrast = measure_contrast(images, region, margin)
     average = float(contrast.mean())

@@ -22,11 +22,12 @@ from bcdm.measurement import Measurement
 from bcdm.methods import Method
 from bcdm.methods.view import Scales
 from bcdm.reconstruction.choice import Choice, choose_method
-from bcdm.reconstruction.drawing import CALLS, Drawer, Drawn, Item, Sampling
+from bcdm.reconstruction.drawing import Drawer, Drawn, Item, Sampling
 from bcdm.reconstruction.features import Support, find_support
+from bcdm.shelf import CALLS
 from bcdm.trust import Trust, assess
 
-__all__ = ["CALLS", "Posterior", "as_shown", "reconstruct"]
+__all__ = ["Posterior", "as_shown", "reconstruct"]
 
 
 def as_shown(images: Tensor) -> Tensor:
@@ -225,7 +226,7 @@ def reconstruct(
     measurement: Measurement,
     *,
     samples: int = 16,
-    calls: int = CALLS,
+    calls: int | None = None,
     churn: float = 1.0,
     seed: int = 0,
     batch: int = 16,
@@ -247,7 +248,8 @@ def reconstruct(
             gives a denoiser (docs/methods.md).
         measurement: In the model's units.
         samples: Of each measurement.
-        calls: Network calls per sample.
+        calls: Network calls per sample; when left out as the model was calibrated, 20 where that is
+            not known.
         churn: Of DPM-Solver++: 0 is the ODE, 1 the SDE.
         seed: Of all noise.
         batch: Images at once, over measurements and samples.
@@ -269,12 +271,15 @@ def reconstruct(
     Raises:
         UnfitError: The model was not made for a measurement.
     """
+    _check_kind(measurement)
     made = welcome(model)
     if isinstance(made, Model):
         made = made if device is None else made.to(device)
         made = choose_method(made, measurement, method, force=force)
     elif device is not None:
         raise InputError("device is for trained models: put the network of your method there")
+    if calls is None:
+        calls = CALLS if isinstance(made, Guest) else made.calls
     sampling = Sampling(samples, calls, churn, seed, batch, sampler)
     count = len(measurement.y)
     names = identify(measurement) if items is None else list(items)
@@ -290,6 +295,12 @@ def reconstruct(
     drawn = _draw_all(made.method, measurement, names, sampling, progress)
     preview = torch.cat(previews) if previews else drawn.mean(0)
     return Posterior(made, measurement, preview, drawn, scale_taken)
+
+
+def _check_kind(given: object) -> None:
+    if not isinstance(given, Measurement):
+        kind = type(given).__name__
+        raise InputError(f"{kind} is no measurement: give bcdm.Measurement(y, operator, noise_std)")
 
 
 def _draw_all(

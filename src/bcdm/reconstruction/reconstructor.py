@@ -13,7 +13,7 @@ from bcdm.identity import identify
 from bcdm.measurement import Measurement
 from bcdm.operators.adapters import Physics, from_deepinv
 from bcdm.reconstruction.choice import Choice, choose_method
-from bcdm.reconstruction.posterior import CALLS, Posterior, reconstruct
+from bcdm.reconstruction.posterior import Posterior, reconstruct
 
 __all__ = ["Reconstructor"]
 
@@ -25,7 +25,7 @@ class Reconstructor(nn.Module):
         model: A model, its name or its folder.
         samples: 0 gives the posterior mean by one network call (a single sample where another
             method is taken); more, the mean of so many samples.
-        calls: Network calls per sample.
+        calls: Network calls per sample; as the model was calibrated when left out.
         seed: Of all samples.
         noise_std: Of y in the units of the physics; that of its noise model when left out.
         value_range: Black and white of the images of the physics, as deepinv has them.
@@ -39,7 +39,7 @@ class Reconstructor(nn.Module):
         model: Model | str | Path,
         *,
         samples: int = 0,
-        calls: int = CALLS,
+        calls: int | None = None,
         seed: int = 0,
         noise_std: float | Tensor | None = None,
         value_range: tuple[float, float] = (0.0, 1.0),

@@ -22,6 +22,7 @@ def describe_scan(fitted: Fitted) -> Facts:
         ("format", f"{scan.format}, {scan.kind}"),
         ("shape", " x ".join(str(side) for side in scan.data.shape)),
         *([("image", str(scan.facts["changed"]))] if "changed" in scan.facts else []),
+        *([("read as", str(scan.facts["read as"]))] if "read as" in scan.facts else []),
         ("noise level", level),
         ("units", f"model = {units.gain:.4g} x file {units.offset:+.4g}, {units.source}"),
     )

@@ -81,14 +81,19 @@ class AskedJob(Asked):
 
     Attributes:
         samples: Of each slice.
-        calls: Network calls per sample.
+        calls: Network calls per sample; as the model was calibrated when left out.
         batch: Samples at once; it may change the last digits.
         force: Whether results are written although the trust card is red.
         simulate: Whether the file is a clean image that is to be degraded first.
     """
 
     samples: int = Field(default=16, ge=9, le=256, description="Of each slice.")
-    calls: int = Field(default=20, ge=1, le=1000, description="Network calls per sample.")
+    calls: int | None = Field(
+        default=None,
+        ge=1,
+        le=1000,
+        description="Network calls per sample; as the model was calibrated when left out.",
+    )
     batch: int = Field(default=8, ge=1, le=64, description="Samples at once.")
     force: bool = Field(default=False, description="Write results although the trust card is red.")
     simulate: bool = Field(

@@ -100,7 +100,7 @@ class Tasks:
             )
         plan = Plan(
             samples=asked.samples,
-            calls=asked.calls,
+            calls=asked.calls or self.model.calls,
             seed=asked.seed,
             batch=asked.batch,
             force=asked.force,
