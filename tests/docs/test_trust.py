@@ -1,7 +1,10 @@
 """Rates of docs/trust.md are those of the records."""
 
+import json
+from typing import Any
+
 import pytest
-from tests.records import ROOT, drop_zero, read_records, read_table
+from tests.records import ROOT, drop_zero, read_records, read_table, read_words
 
 PAGE = ROOT / "docs/trust.md"
 LESIONS = {"ixi64-mri": "ixi64-mri", "ixi64-mri-scanner": "results", "brain-mri": "brain-mri"}
@@ -54,6 +57,46 @@ def test_shares_in_words_follow_from_the_counts() -> None:
     rates = [flagged / whole for flagged, whole, *_ in [*filter(None, alarms), count_coils()]]
     told = f"flagged in {100 * min(rates):.0f} to {100 * max(rates):.0f} %, by model"
     assert told in (ROOT / "docs/tutorials/trust-card.md").read_text()
+
+
+def read_columns(model: str, wrong: str) -> dict[str, list[Any]]:
+    """What the cards of measurements rest on, each with its noise level and light."""
+    text = (ROOT / f"experiments/trust/scores/{model}.json").read_text()
+    return json.loads(text)[wrong]["columns"]
+
+
+def test_why_taken_scales_are_refused() -> None:
+    found = read_columns("ixi64-mri-scanner", "nothing, scale taken from the data")
+    config = json.loads((ROOT / "models/ixi64-mri-scanner/config.json").read_text())["config"]
+    low, high = config["noise_std"]
+    beyond = [
+        light
+        for level, light in zip(found["noise_std"], found["light"], strict=True)
+        if not low <= level <= high
+    ]
+    assert beyond == ["red", "red"]
+    flagged = count("ixi64-mri-scanner", "nothing, scale taken from the data")
+    assert flagged
+    assert flagged[0] == 4
+    assert "Two of the four that ixi64-mri-scanner flags are red" in PAGE.read_text()
+
+
+def test_by_how_much_samples_miss_the_data() -> None:
+    models = ("ixi64-mri", "ixi64-mri-scanner")
+    columns = [read_columns(model, "nothing") for model in models]
+    rows = [
+        row
+        for found in columns
+        for row in zip(found["noise_std"], found["share"], found["chi-square"], strict=True)
+    ]
+    far = [square for level, share, square in rows if 0.03 <= level <= 0.1 and share < 0.15]
+    where = "where noise_std is .03 to .1 and less than .15 of k-space was measured"
+    told = (
+        f"{where} (chi-square {min(far):.1f} to {max(far):.1f} for the {len(far)} of such a kind "
+        f"among the {len(rows)} right ones above;"
+    )
+    assert told in " ".join(PAGE.read_text().split())
+    assert where in read_words("docs/questions.md")
 
 
 @pytest.mark.parametrize("place", range(3))
