@@ -2,7 +2,7 @@
 
 import unicodedata
 
-__all__ = ["is_unicode", "printable"]
+__all__ = ["is_unicode", "number", "printable"]
 
 
 def printable(text: object) -> str:
@@ -17,6 +17,15 @@ def printable(text: object) -> str:
     'knöchel-\\xff.nii'
     """
     return "".join(_show(character) for character in str(text))
+
+
+def number(count: int, noun: str) -> str:
+    """So many of something.
+
+    >>> number(1, "slice"), number(2000, "slice")
+    ('1 slice', '2,000 slices')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def is_unicode(name: str) -> bool:

@@ -60,4 +60,4 @@ def test_figures_without_matplotlib(scan: Path, tmp_path: Path) -> None:
 def test_a_core_installation_inspects(scan: Path) -> None:
     done = run(EVERY + ",tifffile,zarr", "inspect", scan)
     assert done.returncode == 0, done.stderr
-    assert "1 slices, 1 coils, 64 x 64" in done.stdout
+    assert "1 slice, 1 coil, 64 x 64" in done.stdout

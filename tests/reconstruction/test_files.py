@@ -314,7 +314,7 @@ def test_a_clean_picture_is_simulated_and_says_so(picture, masked: Path, tmp_pat
     assert "give --operator, not --mask" in str(masks.exception)
     dry = run("reconstruct", picture[0], "--model", masked, "-o", tmp_path / "dry", "--simulate",
               "--dry-run")  # fmt: skip
-    assert "1 slices x 16 samples: 49 network calls" in dry.output
+    assert "1 slice x 16 samples: 49 network calls" in dry.output
     assert not (tmp_path / "dry").exists()
 
 

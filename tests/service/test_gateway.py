@@ -72,4 +72,10 @@ def test_settings_are_checked_at_the_door(client: Client) -> None:
     for query in ("samples=3", "calls=0", "noise_std=-1", "x=1", "seed=-1"):
         assert client.ask("POST", f"/v1/jobs?{query}", b"x")[0] == 422, query
     assert client.ask("POST", "/v1/jobs", b"")[0] == 422
+
+
+def test_a_form_is_told_how_to_send_a_file(client: Client) -> None:
+    form = {"Content-Type": "multipart/form-data; boundary=x"}
+    status, _, said = client.ask("POST", "/v1/jobs", b"--x--", headers=form)
+    assert (status, b"curl --data-binary @scan.h5" in said) == (422, True)
     assert FAST

@@ -18,6 +18,7 @@ from bcdm.assessment.statistics import bootstrap, bootstrap_rate
 from bcdm.assessment.summary import OVER_CONTROL
 from bcdm.checkpoint import load
 from bcdm.checkpoint.building import build_operator
+from bcdm.checkpoint.mistakes import explain
 from bcdm.checkpoint.settings import parse_operator
 from bcdm.errors import InputError
 from bcdm.machine import choose_precision
@@ -102,8 +103,14 @@ def load_comparison(path: Path) -> Comparison:
     """Reads a comparison."""
     try:
         return Comparison.model_validate(yaml.safe_load(path.read_text()))
-    except (OSError, yaml.YAMLError, ValidationError) as error:
-        raise InputError(f"{path} is no comparison: {' '.join(str(error).split())[:300]}") from None
+    except (OSError, yaml.YAMLError) as error:
+        raise InputError(f"cannot read {path}: {' '.join(str(error).split())[:300]}") from None
+    except ValidationError as error:
+        raise InputError(f"{path} is no comparison: {explain(error, _list_keys)}") from None
+
+
+def _list_keys(place: tuple[int | str, ...]) -> list[str]:
+    return list(Comparison.model_fields) if len(place) == 1 else []
 
 
 def run(

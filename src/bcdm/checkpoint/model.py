@@ -98,7 +98,7 @@ class Model:
         if self.trained_operator is not None:
             return self.trained_operator
         if self.config.operator.kind == "family":
-            raise InputError(f"{self.config.name} serves a family of operators: give your own")
+            raise InputError(f"{self.name} serves a family of operators: give yours (--operator)")
         raise InputError(
             f"{self.config.name} was trained with an operator made of Python code: give it to load"
         )
@@ -107,7 +107,9 @@ class Model:
     def noise_std(self) -> float:
         """The only noise level it was trained for."""
         if isinstance(self.config.noise_std, tuple):
-            raise InputError(f"{self.config.name} serves a range of noise levels: give your own")
+            raise InputError(
+                f"{self.name} serves a range of noise levels: give yours (--noise-std)"
+            )
         return self.config.noise_std
 
     @cached_property

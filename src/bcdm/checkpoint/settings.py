@@ -1,6 +1,5 @@
 """One YAML per run, typed: unknown keys are errors that name the nearest valid one."""
 
-import difflib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -30,6 +29,7 @@ from bcdm.checkpoint.kinds import (
     Settings,
     SingleOperatorConfig,
 )
+from bcdm.checkpoint.mistakes import explain
 from bcdm.errors import InputError
 from bcdm.machine import Precision
 from bcdm.methods import Parameterisation
@@ -260,7 +260,7 @@ def parse_config(raw: dict[str, Any]) -> RunConfig:
     try:
         return RunConfig.model_validate(raw)
     except ValidationError as error:
-        raise InputError(_explain(error)) from None
+        raise InputError(explain(error, _known_keys)) from None
 
 
 def parse_operator(text: str) -> SingleOperatorConfig:
@@ -271,20 +271,9 @@ def parse_operator(text: str) -> SingleOperatorConfig:
     try:
         return adapter.validate_python(yaml.safe_load(text))
     except ValidationError as error:
-        raise InputError(f"operator: {_explain(error)}") from None
+        raise InputError(f"operator: {explain(error, _known_keys)}") from None
     except yaml.YAMLError:
         raise InputError(f"operator {text!r} is not YAML") from None
-
-
-def _explain(error: ValidationError) -> str:
-    """The first mistake, and the nearest valid name where one is unknown."""
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
-    # Models and dataclasses have different words for the same.
-    if first["type"] not in ("extra_forbidden", "unexpected_keyword_argument"):
-        return f"setting {where}: {first['msg'].removeprefix('Value error, ')}"
-    near = difflib.get_close_matches(str(first["loc"][-1]), _known_keys(first["loc"]), n=1)
-    return f"unknown setting {where}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
 def resolve_data_path(path: str | Path, folder: str | Path | None) -> Path:

@@ -11,6 +11,7 @@ from bcdm.commands.echo import answer, say
 from bcdm.commands.failures import describe_failure
 from bcdm.commands.options import mask_option
 from bcdm.errors import InputError
+from bcdm.text import number
 
 if TYPE_CHECKING:
     from bcdm.scans import Scan
@@ -55,8 +56,9 @@ def _describe(scan: "Scan") -> list[tuple[str, str]]:
     from bcdm.reconstruction.fitting import estimate_noise
 
     slices, channels, rows, columns = scan.data.shape
-    kind = "coils" if scan.kind == "k-space" else "channels"
-    lines = [("shape", f"{slices} slices, {channels} {kind}, {rows} x {columns}")]
+    kind = "coil" if scan.kind == "k-space" else "channel"
+    parts = f"{number(slices, 'slice')}, {number(channels, kind)}"
+    lines = [("shape", f"{parts}, {rows} x {columns}")]
     if scan.size != (rows, columns):
         lines.append(("image", f"{scan.size[0]} x {scan.size[1]}, the rest is oversampling"))
     if scan.mask is not None:
@@ -82,13 +84,20 @@ def _match_models(scan: "Scan") -> list[tuple[str, str]]:
     from bcdm.reconstruction.fitting import fit_scan
     from bcdm.trust import UnfitError, find_unfamiliar
 
-    lines = []
+    # Models that do not fit for the same reason share a line.
+    found: dict[str, list[str]] = {}
     for name in list_models():
+        reason = ""
         try:
             model = load(name)
-            unfamiliar = find_unfamiliar(model, fit_scan(scan, model).measure(0))[0]
-            fits = f"does not fit: {unfamiliar}" if unfamiliar else "fits"
-            lines.append(("model", f"{name} {fits}"))
+            reason = find_unfamiliar(model, fit_scan(scan, model).measure(0))[0]
         except (UnfitError, InputError) as error:
-            lines.append(("model", f"{name} does not fit: {error}"))
+            reason = str(error)
+        found.setdefault(reason.replace(name, "the model"), []).append(name)
+    lines = []
+    for reason, names in found.items():
+        told = "fit" if len(names) > 1 else "fits"
+        if reason:
+            told = f"do{'es' if told == 'fits' else ''} not fit: {reason}"
+        lines.append(("model", f"{', '.join(names)} {told}"))
     return lines

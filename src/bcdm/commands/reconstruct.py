@@ -22,7 +22,7 @@ from bcdm.commands.requests import Given, describe_request, name_left_out, show_
 from bcdm.errors import InputError
 from bcdm.folders import find_finished
 from bcdm.shelf import find_calls
-from bcdm.text import is_unicode, printable
+from bcdm.text import is_unicode, number, printable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -173,6 +173,9 @@ def _reconstruct_one(
     page: Path | None,
     dry_run: bool,
 ) -> None:
+    from tqdm.auto import tqdm
+
+    from bcdm.reconstruction.drawing import Item, estimate_seconds
     from bcdm.reconstruction.features import parse_feature
     from bcdm.reconstruction.files import reconstruct_scan
     from bcdm.report.facts import describe_scan
@@ -192,8 +195,14 @@ def _reconstruct_one(
     regions = [parse_feature(text, count, fitted.scan.size) for text in given.features]
     if dry_run:
         calls = count * (1 + plan.samples * plan.calls)
-        more = "" if given.method == "model" else ", and Jacobians where another method draws"
-        say(f"{'plan':12} {count} slices x {plan.samples} samples: {calls} network calls{more}")
+        if given.method == "model":
+            item = Item("", fitted.measure(0))
+            wait = estimate_seconds(model.method, item, plan, count)
+            more = f", about {tqdm.format_interval(wait)} here"
+        else:
+            more = ", and Jacobians where another method draws"
+        drawn = f"{number(count, 'slice')} x {number(plan.samples, 'sample')}"
+        say(f"{'plan':12} {drawn}: {number(calls, 'network call')}{more}")
         return
     done = reconstruct_scan(
         model,

@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer
 
+from bcdm.checkpoint.mistakes import explain
 from bcdm.comparison.contenders import ContenderConfig, Plug, describe_plug
 from bcdm.errors import InputError
 from bcdm.machine import Precision
@@ -114,12 +115,16 @@ class Task(BaseModel):
         return next(other for other, changes in plain.items() if changes == plain[name])
 
 
+def _list_keys(place: tuple[int | str, ...]) -> list[str]:
+    return list(Task.model_fields) if len(place) == 1 else []
+
+
 def load_task(path: Path) -> Task:
     """Reads a task, and what it extends."""
     try:
         task = Task.model_validate(_read(path))
     except ValidationError as error:
-        raise InputError(f"{path} is no task: {' '.join(str(error).split())[:300]}") from None
+        raise InputError(f"{path} is no task: {explain(error, _list_keys)}") from None
     if unknown := ({task.ours, *task.figure, *task.beaten} - set(task.methods)):
         raise InputError(f"{path} compares no method {sorted(unknown)}")
     needed = {

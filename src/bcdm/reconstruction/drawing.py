@@ -1,8 +1,9 @@
 """Samples of many items in batches of one size: every reconstruction draws here."""
 
 import logging
+import time
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 
@@ -25,6 +26,7 @@ __all__ = [
     "Sampling",
     "draw_preview",
     "draw_previews",
+    "estimate_seconds",
     "is_memory",
 ]
 
@@ -109,6 +111,25 @@ class Drawn:
     number: int
     image: Tensor | None
     error: Exception | None = None
+
+
+def estimate_seconds(method: Method, item: Item, sampling: Sampling, items: int) -> float:
+    """About how long the samples of so many items take here, from two calls of one batch.
+
+    Args:
+        method: What draws.
+        item: One of them.
+        sampling: How.
+        items: How many they are.
+    """
+    tried = replace(sampling, calls=2, batch=min(sampling.batch, sampling.samples))
+    drawer, began = Drawer(method, tried), time.perf_counter()
+    for number in range(tried.batch):
+        for one in drawer.add(item, number):
+            if one.error is not None:
+                raise one.error
+    each = (time.perf_counter() - began) / (tried.batch * tried.calls)
+    return each * items * sampling.samples * sampling.calls
 
 
 class Drawer:

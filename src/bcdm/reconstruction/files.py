@@ -222,7 +222,7 @@ def _draw_slices(
     on_step: Callable[[Progress], None] | None,
 ) -> StoredPosteriors:
     """Draws the samples that are not on disk yet, a batch at a time."""
-    drawer, provenance = Drawer(model.method, plan, on_step), store.attrs["provenance"]
+    provenance = store.attrs["provenance"]
     count = len(fitted.scan.data)
     places: dict[str, int] = {name_slice(provenance, k): k for k in range(count)}
 
@@ -232,6 +232,14 @@ def _draw_slices(
     done = [store.attrs["done"].get(str(number), 0) for number in range(count)]
     with Bar(count * plan.samples, say, "sample") as progress:
         progress.advance(sum(done), made=False)
+
+        def watch(step: Progress) -> None:
+            left = count * plan.samples - sum(done)
+            progress.show(min(plan.batch, left) * step.level / step.levels)
+            if on_step is not None:
+                on_step(step)
+
+        drawer = Drawer(model.method, plan, watch)
 
         def keep(drawn: Sequence[Drawn]) -> None:
             for one in drawn:

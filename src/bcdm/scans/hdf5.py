@@ -67,7 +67,7 @@ def check_dataset(path: Path, name: str, entry: Any) -> None:
         is_dataset = isinstance(entry, h5py.Dataset) and entry.shape is not None
         is_outside = is_dataset and (entry.is_virtual or entry.external is not None)
     if not is_dataset:
-        raise refusal(path, f"holds no dataset {name!r}: name one by its key")
+        raise refusal(path, f"holds no dataset {name!r}: name one (--key)")
     if is_outside:
         raise refusal(path, f"keeps {name!r} in other files: copy the data into this one")
 

@@ -42,7 +42,7 @@ def choose_key(path: Path, names: Iterable[str], key: str | None) -> str:
             return name
     others = [name for name in held if name != "mask"]
     if len(others) != 1:
-        raise refusal(path, f"holds {shown}: name the array to read by its key")
+        raise refusal(path, f"holds {shown}: name the array to read (--key)")
     return others[0]
 
 

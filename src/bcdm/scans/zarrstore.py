@@ -90,7 +90,7 @@ def _check_array(
     """The shape and type that the metadata declare."""
     shape, word = metadata.get("shape"), metadata.get("data_type")
     if metadata.get("node_type") != "array" or not isinstance(word, str):
-        raise refusal(path, f"holds no array of numbers as {name!r}: name one by its key")
+        raise refusal(path, f"holds no array of numbers as {name!r}: name one (--key)")
     if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
         raise refusal(path, f"declares the shape {shape}: write it anew")
     with library(path):

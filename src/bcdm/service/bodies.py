@@ -10,6 +10,8 @@ from bcdm.service.settings import ServiceSettings
 
 __all__ = ["receive_file"]
 
+_BARE = "send the file itself as the body"
+
 
 async def receive_file(request: Request, path: Path, most: int, settings: ServiceSettings) -> int:
     """Writes the body of a request to a file.
@@ -24,8 +26,10 @@ async def receive_file(request: Request, path: Path, most: int, settings: Servic
         How many bytes it has.
 
     Raises:
-        HTTPException: 413 if there is more, 408 if it takes too long, 422 if it is empty.
+        HTTPException: 413 if there is more, 408 if it takes too long, 422 if it is empty or a form.
     """
+    if request.headers.get("content-type", "").startswith("multipart/form-data"):
+        raise HTTPException(422, f"a form came: {_BARE}, as curl --data-binary @scan.h5 does")
     said = request.headers.get("content-length", "")
     if said.isdigit() and int(said) > most:
         raise _too_large(most)
@@ -47,7 +51,7 @@ async def receive_file(request: Request, path: Path, most: int, settings: Servic
     except ClientDisconnect:
         raise HTTPException(400, "the file ended too early") from None
     if size == 0:
-        raise HTTPException(422, "the body is empty: send the file itself as the body")
+        raise HTTPException(422, f"the body is empty: {_BARE}")
     return size
 
 
