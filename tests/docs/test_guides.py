@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from tests.records import ROOT, drop_zero, find_value, read_records, read_table, read_words
 
+from bcdm.data.ixi import DEPTHS, PIXEL, WHITE
+
 MODELS = ROOT / "models"
 DEMO = "ixi64-mri8x-small"  # in the wheel of bcdm itself
 
@@ -107,6 +109,20 @@ def test_masks_that_are_taken_are_those_of_the_record() -> None:
     (draws,) = {row["case"]["draws"] for row in rows}
     told = f"{100 * min(taken):.1f} to {100 * max(taken):.0f} % of {draws} draws of each kind"
     assert told in read_words("docs/guides/models.md")
+
+
+def test_subjects_of_the_brain_slices_are_counted_right() -> None:
+    splits = json.loads((ROOT / "src/bcdm/data/splits.json").read_text())["ixi"]
+    train, val, test = (len(splits[name].split()) for name in ("train", "val", "test"))
+    text = read_words("docs/guides/data.md")
+    assert f"Only the {train + val + test} subjects of Hammersmith Hospital" in text
+    assert f"({train} to train, {val} to validate, {test} to test)" in text
+    told = (
+        f"{len(DEPTHS)} axial slices of each subject, {DEPTHS[0]} to {DEPTHS[-1]} mm below the top "
+        f"of the brain; pixels and steps of {PIXEL:g} mm, by averages over whole voxels; the "
+        f"{WHITE}th percentile inside the brain is white"
+    )
+    assert told in text
 
 
 def test_pages_for_users_hold_no_number_without_a_record() -> None:
