@@ -159,3 +159,30 @@ def test_operators_that_know_their_size_are_not_asked_for_it(
     operator: LinearOperator, dtype: torch.dtype
 ) -> None:
     assert check_operator(operator, dtype=dtype).right
+
+
+@dataclass(frozen=True, eq=False)
+class Mixed(PixelMask):
+    """Right for one image; of several it shifts each by its place in the batch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(torch.stack([one.roll(k, -1) for k, one in enumerate(x)]))
+
+
+@dataclass(frozen=True, eq=False)
+class Single(PixelMask):
+    """Takes one image only."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.reshape(1, *SHAPE))
+
+
+@pytest.mark.parametrize("kind", [Mixed, Single])
+def test_what_is_right_for_one_image_alone_is_found(kind: type[PixelMask]) -> None:
+    assert check_operator(kind(MASK), SHAPE).wrong == ("batches",)
+
+
+def test_operators_of_one_image_each_know_no_batches() -> None:
+    masks = torch.stack([MASK, ~MASK])[:, None]
+    assert check_operator(PixelMask(masks[:1]), SHAPE).right
+    assert check_operator(PixelMask(masks).select(torch.tensor([1])), SHAPE).right

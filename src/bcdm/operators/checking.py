@@ -25,6 +25,8 @@ class OperatorCheck:
         solve: The residual of $(a + b A^\top A)^{-1} x$ with $a = 0.01$ and $b A^\top A$ of unit
             size.
         posterior: The mean of a Gaussian posterior by `gram_function` beside that by `solve`.
+        batches: $A$ and $A^\top$ of two images at once beside each alone; infinite where that is
+            not possible.
         tolerance: What is still right.
     """
 
@@ -32,12 +34,13 @@ class OperatorCheck:
     adjoint: float
     solve: float
     posterior: float
+    batches: float
     tolerance: float
 
     @property
     def wrong(self) -> tuple[str, ...]:
         """The names of what is not right."""
-        names = ("linearity", "adjoint", "solve", "posterior")
+        names = ("linearity", "adjoint", "solve", "posterior", "batches")
         # Not `>`: what is NaN is wrong.
         return tuple(name for name in names if not getattr(self, name) <= self.tolerance)
 
@@ -86,8 +89,25 @@ def check_operator(
             adjoint=find_adjoint_error(operator.forward, operator.adjoint, like, seed),
             solve=float(_norm(missing) / _norm(back).clamp_min(1e-30)),
             posterior=float(_norm(by_function - solved) / _norm(solved).clamp_min(1e-30)),
+            batches=_find_batch_error(operator, like, seed),
             tolerance=tolerance,
         )
+
+
+def _find_batch_error(operator: LinearOperator, like: Tensor, seed: int) -> float:
+    """The larger of A's and its adjoint's; an operator for one image each knows no batches."""
+    if operator.batch not in (None, 1):
+        return 0.0
+    x = torch.cat([_draw(like, seed + k) for k in range(2)])
+    try:
+        y = torch.cat([operator.forward(one[None]) for one in x])
+        pairs = [(operator.forward(x), y)]
+        pairs.append((operator.adjoint(y), torch.cat([operator.adjoint(one[None]) for one in y])))
+    except RuntimeError:
+        return float("inf")
+    if any(both.shape != apart.shape for both, apart in pairs):
+        return float("inf")
+    return max(float(_norm(both - apart) / _norm(apart).clamp_min(1e-30)) for both, apart in pairs)
 
 
 def find_nonlinearity(measure: Action, like: Tensor, seed: int = 0) -> float:
