@@ -47,6 +47,8 @@ def test_calls_of_shipped_models_are_those_of_the_command_that_calibrated_them()
     ) in read_words("experiments/scans/README.md")
     others = set(list_models()) - {"brain-mri"}
     assert {find_calls(name) for name in others} == {CALLS}
+    told = f"calibrated with: {find_calls('brain-mri')} for `brain-mri`, {CALLS} for the others."
+    assert told in read_words("docs/guides/models.md")
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"facts": 3}', '{"facts": {"calibration": 1}}'])
