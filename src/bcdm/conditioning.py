@@ -107,7 +107,8 @@ class Conditioning:
     def data_consistency(self, x_d: Tensor, natural: Tensor, weight: float) -> Tensor:
         r"""Pulls a denoised image to the data (paper, Eq. 13).
 
-        $$ \arg\min_x \tfrac12 |x - x_d|^2 + \tfrac{\lambda_t}{2} |M_t^{1/2} x - \hat x_t|^2
+        $$ \operatorname{argmin}_x
+           \tfrac12 |x - x_d|^2 + \tfrac{\lambda_t}{2} |M_t^{1/2} x - \hat x_t|^2
            = (I + \lambda_t M_t)^{-1} (x_d + \lambda_t r_t), \quad \lambda_t = \lambda / \sigma^2 $$
 
         Args:

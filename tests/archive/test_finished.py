@@ -45,6 +45,18 @@ def copied(finished: Job, tmp_path: Path) -> Path:
     return tmp_path / "copy"
 
 
+def test_a_shard_is_as_many_files_as_the_page_says(finished: Job) -> None:
+    """Of small images, with a failure among them; its marker is one, too."""
+    folder = Path(finished.out)
+    stem = Path(name_marker(1)).name.split(".")[0]
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    count = sum(any(part.startswith(stem) for part in path.parts) for path in files)
+    page = (Path(__file__).parents[2] / "docs/scale.md").read_text()
+    assert f"{count} objects a shard of 64 x 64" in page
+    assert f"more files ({count} each at 64 x 64" in page
+    assert f"opens {count} files a shard" in page
+
+
 def test_status(finished: Job, copied: Path) -> None:
     found = summarise(finished.out)
     assert found.is_finished

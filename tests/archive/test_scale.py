@@ -145,3 +145,20 @@ def test_fleets() -> None:
     page = (ROOT / "docs" / "scale.md").read_text()
     for words in describe_fleets():
         assert f"| {' | '.join(words)} |" in page
+
+
+def test_words_of_the_page_are_numbers_of_the_code_and_the_record() -> None:
+    page = " ".join((ROOT / "docs" / "scale.md").read_text().split())
+    rows = json.loads((ROOT / "benchmarks" / "archive.json").read_text())
+    one = Measured(rows)
+    assert 600 < 100 * PASSES * one.find("network pass") < 2400
+    assert "a shard takes 10 to 40 minutes: about 100 slices of 64 x 64 on a core" in page
+    assert (LARGE.lifetime, LARGE.replace) == (2 * 86400, 300)
+    assert "Each worker dies every 2 days and is back after 5 minutes" in page
+    assert (LARGE.driver_lifetime, LARGE.driver_start) == (7 * 86400, 600)
+    assert (LARGE.hand_out, LARGE.workers) == (0.01, 1000)
+    assert "the driver dies every week and is back after 10, and takes 10 ms for each shard" in page
+    kills = next(row for row in rows if row["name"] == "share done again, at most")
+    assert (kills["case"]["items"], kills["case"]["shard"]) == (10_000, 25)
+    assert kills["required"] == "<= 0.07"
+    assert "at most 7 % is required" in page

@@ -17,4 +17,9 @@ def on_page_content(text: str, **_: Any) -> str:
 
 
 def _convert(latex: str, display: str) -> str:
-    return convert(html.unescape(latex).strip(), display=display)
+    """MathML of a formula; one with a command that the converter does not know is refused."""
+    plain = html.unescape(latex).strip()
+    drawn: str = convert(plain, display=display)
+    if unknown := re.search(r">\\\w+<", drawn):
+        raise ValueError(f"the formula {plain!r} would show {unknown[0][1:-1]} as it stands here")
+    return drawn

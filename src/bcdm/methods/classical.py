@@ -54,7 +54,7 @@ class LeastSquares:
 
 @dataclass(frozen=True)
 class TotalVariation:
-    r"""$\arg\min_x \frac{1}{2 \sigma_0^2} |A x - y|^2 + \lambda\, TV(x)$ for real images, by ADMM.
+    r"""The real image of least $|A x - y|^2 / 2 \sigma_0^2 + \lambda\, TV(x)$, by ADMM.
 
     The proximal map of total variation is scikit-image's (Chambolle); the other half is our solve.
 

@@ -88,7 +88,7 @@ class MMPS:
 class DiffPIR:
     r"""Denoising diffusion for plug-and-play restoration (Zhu et al., 2023).
 
-    The mean is $\arg\min_x |y - A x|^2 + \rho |x - \hat x_0|^2$,
+    The mean is $\operatorname{argmin}_x |y - A x|^2 + \rho |x - \hat x_0|^2$,
     $\rho = \lambda \sigma_0^2 \alpha^2 / \sigma^2$. Published with the sampler `Renewal`.
 
     Args:

@@ -38,7 +38,7 @@ class RootSumOfSquares:
 
 @dataclass(frozen=True)
 class SparseWavelets:
-    r"""$\arg\min_x \frac{1}{2 \sigma_0^2} |A x - y|^2 + \lambda |W x|_1$, Daubechies wavelets.
+    r"""The image of least $|A x - y|^2 / 2 \sigma_0^2 + \lambda |W x|_1$, Daubechies wavelets.
 
     Args:
         weight: $\lambda$, per unit of the image.
