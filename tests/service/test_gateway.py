@@ -69,7 +69,7 @@ def test_what_cannot_be_read_says_why(client: Client, tmp_path: Path) -> None:
 
 
 def test_settings_are_checked_at_the_door(client: Client) -> None:
-    for query in ("samples=3", "calls=0", "noise_std=-1", "x=1", "seed=-1"):
+    for query in ("samples=3", "calls=0", "noise_std=-1", "x=1", "seed=-1", "operator=mask.npy"):
         assert client.ask("POST", f"/v1/jobs?{query}", b"x")[0] == 422, query
     assert client.ask("POST", "/v1/jobs", b"")[0] == 422
 

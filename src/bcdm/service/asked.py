@@ -4,10 +4,9 @@ import json
 import re
 from typing import TYPE_CHECKING, Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from bcdm import __version__
-from bcdm.errors import InputError
 from bcdm.files import hash_content
 
 if TYPE_CHECKING:
@@ -61,16 +60,24 @@ class Asked(BaseModel):
     )
     seed: int = Field(default=0, ge=0, lt=1 << 63, description="Of all noise.")
 
-    def parse_operator(self) -> "SingleOperatorConfig | None":
-        """The settings of the operator: a name of a file would be one of this machine."""
-        if self.operator is None:
+    @field_validator("operator")
+    @classmethod
+    def _check_operator(cls, operator: str | None) -> str | None:
+        """A name of a file would be one of this machine."""
+        if operator is None:
             return None
         try:
-            is_object = isinstance(json.loads(self.operator), dict)
+            settings = json.loads(operator)
         except (ValueError, RecursionError):
-            is_object = False
-        if not is_object:
-            raise InputError("an operator is an object of JSON with its kind")
+            settings = None
+        if not isinstance(settings, dict) or "kind" not in settings:
+            raise ValueError("an operator is an object of JSON with its kind")
+        return operator
+
+    def parse_operator(self) -> "SingleOperatorConfig | None":
+        """The settings of the operator."""
+        if self.operator is None:
+            return None
         from bcdm.checkpoint.settings import parse_operator  # the gateway needs no torch
 
         return parse_operator(self.operator)
