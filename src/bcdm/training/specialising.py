@@ -22,7 +22,7 @@ from bcdm.training.run import has_data, run_settings, time_settings
 __all__ = ["MINUTES", "Origin", "derive_settings", "specialise"]
 
 MINUTES = 10.0
-_RATE = 0.25  # of the family's learning rate
+_BATCH = 16  # at most: more steps of fewer images bring more (docs/decisions/0048)
 _STORED = "specialised.json"
 
 
@@ -138,15 +138,15 @@ def derive_settings(
 ) -> RunConfig:
     """Settings of a short training from a model's weights, for an operator that is given with them.
 
-    The rate starts lower than where weights were random and ends at zero. The average of weights
-    needs no setting: its memory is a ninth of the steps so far, until the base's own is reached.
-    Draws are others than in the base's training.
+    The rate is the base's and ends at zero. The average of weights needs no setting: its memory is
+    a ninth of the steps so far, until the base's own is reached. Draws are others than in the
+    base's training.
     """
     training = base.training.model_copy(
         update={
             "steps": steps,
             "start_from": start_from,
-            "learning_rate": _RATE * base.training.learning_rate,
+            "batch": min(base.training.batch, _BATCH),
             "warmup": min(base.training.warmup, max(1, steps // 10)),
             "decay": True,
             "precision": precision,
