@@ -1,7 +1,7 @@
 """Outside of a model's family, by MMPS with its network as prior: is that any good, and honest?
 
 python -m experiments.fallback ixi64-mri-scanner experiments/fallback.json    # 20 minutes of a core
-python -m experiments.fallback faces64-any experiments/fallback-faces.json
+python -m experiments.fallback faces64 experiments/fallback-faces.json
 
 Test images, operators that the model was never trained for. The control is the linear Gaussian
 posterior. Coverage is that of the head, before and after the widths that were fitted inside of the

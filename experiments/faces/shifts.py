@@ -2,9 +2,9 @@
 
 python -m experiments.faces.shifts experiments/faces/shifts.json [MODEL ...]   # a minute a model
 
-Models are faces64-inpaint and faces64, and those that are named: runs/shifted/model, trained by
-`bcdm train experiments/faces/inpaint64.yaml --set data.shift=2 --set name=faces64-inpaint-shifted
---out runs/shifted`.
+Models are faces64-inpaint and faces64, and those that are named, such as
+runs/faces64-inpaint-shifted/model, which is
+trained by `bcdm train experiments/faces/shifted.yaml --out runs/faces64-inpaint-shifted`.
 
 Each image is moved to the four sides; the box that is missing stays. PSNR of one call.
 """
