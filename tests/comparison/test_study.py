@@ -214,6 +214,16 @@ def test_committed_budgets_fix_the_steps(folder: Path) -> None:
     assert "was trained for 3 steps, not 4" in str(run(folder).exception)
 
 
+def test_a_prior_does_not_say_what_is_measured(folder: Path) -> None:
+    """A study of a prior alone would measure nothing: it says so before it trains."""
+    study = yaml.safe_load((folder / "study.yaml").read_text())
+    study["networks"]["plain"] = ["operator={kind: nothing}", "noise_std=1.0"]
+    del study["operator"]
+    (folder / "study.yaml").write_text(yaml.safe_dump(study))
+    assert "give operator and noise_std" in str(run(folder).exception)
+    assert not list(folder.glob("**/log.jsonl"))
+
+
 def test_budgets_of_other_settings_are_forgotten(folder: Path) -> None:
     """A larger network is timed anew: a step of it takes longer."""
     run(folder)

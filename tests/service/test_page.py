@@ -118,3 +118,13 @@ def test_a_narrow_window_never_scrolls_sideways(page: Any, width: int) -> None:
     expect(page.locator("#jobs tr").first).to_be_visible()
     page.set_viewport_size({"width": width, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_an_address_may_hold_name_and_password(browser: Any, server: Server) -> None:
+    """A browser keeps both in the page's address, and fetch refuses such addresses."""
+    context = browser.new_context()
+    page, _, _ = open_silently(context)
+    page.goto(f"http://me:{TOKENS['clinic']}@127.0.0.1:{server.port}/")
+    expect(page.locator("#jobs tr").first).to_be_visible()
+    expect(page.locator("#status")).to_be_empty()
+    context.close()

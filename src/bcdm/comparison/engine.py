@@ -27,6 +27,7 @@ from bcdm.comparison.identity import (
     hash_weights,
 )
 from bcdm.comparison.task import START, Task
+from bcdm.errors import InputError
 from bcdm.evaluation import crps
 from bcdm.files import replacing
 from bcdm.imports import resolve
@@ -80,6 +81,7 @@ def run_task(
     What was trained or scored on another device counts as done.
     """
     _find_plugs(task)
+    _check_measured(task)
     used = [name for name in task.networks if name in {m.network for m in task.methods.values()}]
     models = {name: _train(task, name, data, out, work, report, device)[1] for name in used}
     # What is kept is known by what it was computed in, whatever a file leaves to the machine.
@@ -104,6 +106,19 @@ def _find_plugs(task: Task) -> None:
     for plug in plugs:
         if plug is not None:
             resolve(plug)
+
+
+def _check_measured(task: Task) -> None:
+    """Refuses to measure test images as a prior was trained to: with nothing at all."""
+    network = task.methods[task.ours].network
+    if task.operator is not None or network is None or task.find_given(network) is not None:
+        return
+    changes = [one for one in task.list_changes(network) if not one.startswith(START)]
+    if load_config(task.base, changes).operator.kind == "nothing":
+        raise InputError(
+            f"{task.ours!r} uses a prior, so nothing says what test images are measured with: "
+            "give operator and noise_std in the settings of the study"
+        )
 
 
 def find_images(

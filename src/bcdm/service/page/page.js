@@ -36,7 +36,8 @@
   /** Asks the service; what it refuses is said, in its own words. */
   async function ask(path, options = {}) {
     try {
-      const answer = await fetch(path, options);
+      // An address opened with a name and a password in it must not reach fetch, which refuses it.
+      const answer = await fetch(new URL(path, window.location.origin), options);
       if (answer.ok) return answer.status === 204 ? {} : await answer.json();
       const problem = await answer.json().catch(() => ({}));
       say(`Refused: ${problem.detail ?? answer.status}`);
