@@ -5,6 +5,7 @@ python -m experiments.pages         # in a checkout: writes the tables of both p
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from bcdm.errors import InputError
 from bcdm.files import write_text
 from bcdm.methods import CONTROL
 
-__all__ = ["fill_pages", "make_sections"]
+__all__ = ["compare_best", "fill_pages", "make_sections", "read_equal"]
 
 TASKS = {
     "mri": "MRI 8x",
@@ -24,6 +25,7 @@ TASKS = {
     "inpaint": "inpainting, shift",
     "denoise": "denoising",
 }
+SCRATCH = f"{OURS} (from scratch)"
 COVERED, CRPS = "coverage 80%, all pixels", "CRPS, samples"
 HELD, IN_PART, FAILED = "**holds**", "**in part**", "**fails**"
 
@@ -78,7 +80,10 @@ def make_sections(folder: Path) -> dict[str, str]:
         "results": _make_overview(tasks),
         "claims": _make_table(heads, rows),
         "asked": _make_asked(tasks),
-        "equal": _make_equal({name: _find_equal(folder / name) for name in TASKS}),
+        "equal": _make_equal(
+            {name: read_equal(folder / name) for name in TASKS},
+            {name: read_equal(folder / name, ("equal",)) for name in TASKS},
+        ),
         "published": f"{_make_beside(tasks, published['tables'])}\n\n{counted}",
     }
 
@@ -148,23 +153,36 @@ def _list_two(found: Mapping[str, Mapping[str, Any]]) -> str:
     return f"{1000 * crps:.1f}; {psnr:.2f}"
 
 
-def _find_equal(folder: Path) -> Results | None:
-    """A task at equal total training, if that was run."""
-    path = folder / "equal/results.json"
-    return read_results(path) if path.exists() else None
+def read_equal(folder: Path, studies: Sequence[str] = ("equal", "later")) -> Results | None:
+    """A task at equal total training, if that was run.
+
+    Rows of a later study take the place of the same ones: MMPS with its iterations tuned.
+    """
+    paths = [folder / name / "results.json" for name in studies]
+    found = [read_results(path) for path in paths if path.exists()]
+    if not found:
+        return None
+    methods = {name: rows for one in found for name, rows in one.methods.items()}
+    return replace(found[0], methods=methods)
 
 
-def _make_equal(tasks: Mapping[str, Results | None]) -> str:
-    """CRPS of ours and of its rivals at equal total training; what a sample takes."""
+def _make_equal(tasks: Mapping[str, Results | None], first: Mapping[str, Results | None]) -> str:
+    """CRPS of every method at equal total training, how ours compares, what a sample costs.
+
+    Times are of the first study alone, where one machine ran all methods.
+    """
     known = list(tasks.values())
     names = dict.fromkeys(name for found in known if found is not None for name in found.methods)
     rows = [
         [name, *(_show(one, name, CRPS, 1000, 1) for one in known)] for name in (CONTROL, *names)
     ]
-    rows.append(["ratio: ours over the best other", *map(_compare_best, known)])
+    for method in (OURS, SCRATCH):
+        told = f"ratio: {method} over the best other"
+        rows.append([told, *(compare_best(found, method) for found in known)])
     for name in ("MMPS", OURS):
-        for label, record in (("PSNR (dB)", "PSNR, average"), ("s a sample", "seconds per sample")):
-            rows.append([f"{name}: {label}", *(_show(one, name, record) for one in known)])
+        rows.append([f"{name}: PSNR (dB)", *(_show(one, name, "PSNR, average") for one in known)])
+        timed = (_show(one, name, "seconds per sample") for one in first.values())
+        rows.append([f"{name}: s a sample", *timed])
     return _make_table(["CRPS x 1000, unless said", *TASKS.values()], rows)
 
 
@@ -175,11 +193,12 @@ def _show(found: Results | None, method: str, name: str, scale: float = 1, digit
     return "" if record is None else f"{scale * record['value']:.{digits}f}"
 
 
-def _compare_best(found: Results | None) -> str:
+def compare_best(found: Results | None, method: str = OURS) -> str:
+    """The CRPS of a method over that of the best rival."""
     if found is None:
         return "not run"
     crps = [found.get(name, CRPS) for name in found.methods if not name.startswith(OURS)]
-    return f"{found.get(OURS, CRPS) / min(crps):.3f}"
+    return f"{found.get(method, CRPS) / min(crps):.3f}" if method in found.methods else ""
 
 
 def _make_asked(tasks: Mapping[str, Results]) -> str:
