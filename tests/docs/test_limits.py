@@ -141,6 +141,14 @@ def test_what_one_network_for_everything_costs_is_as_recorded() -> None:
     assert f"And the {faces:.1f} dB behind the specialist mix two things" in read_words(
         "docs/results.md"
     )
+    left = [
+        find_value(
+            "experiments/specialising.json", "PSNR behind the specialist", case=case, minutes=10.0
+        )
+        for case in ("MRI 8x", "inpainting, 24x24")
+    ]
+    told = f"ten minutes of `bcdm specialise` leave {drop_zero(left[0])} and {left[1]:.2f} dB"
+    assert told in read_words(LIMITS)
 
 
 def test_claims_of_the_paper_are_counted_right() -> None:

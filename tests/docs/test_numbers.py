@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 from experiments.pages import compare_best, read_equal
-from tests.records import ROOT, drop_zero, find_value, read_records, read_table
+from tests.records import ROOT, drop_zero, find_value, read_records, read_table, read_words
 
 TASKS = ("mri", "deblur", "sr", "inpaint")
 METHODS = {  # what the page calls a method, beside its name in the records
@@ -138,6 +138,20 @@ def test_rivals_at_their_best_are_as_recorded() -> None:
     assert list(told.groups()) == found
 
 
+def test_iterations_of_mmps_on_mri_are_as_tuned() -> None:
+    (row,) = [
+        row
+        for row in read_records("experiments/paper/mri/later/results.json")
+        if row["name"] == "CRPS, samples" and row["case"]["method"] == "MMPS"
+    ]
+    assert row["case"]["iterations a call"] == 3
+    told = (
+        "validation images choose three again, and the CRPS is "
+        f"{1000 * row['value']:.1f} x 1000, so that nothing changes there"
+    )
+    assert told in read_words("experiments/paper/README.md")
+
+
 def test_when_to_train_is_what_equal_training_says() -> None:
     """The tutorial on priors gives CRPS beside the best guided method, and the time of a sample."""
     found, times = {}, []
@@ -196,12 +210,20 @@ def test_sbi_is_as_recorded() -> None:
         assert cells == [f"{value:.2f}" for value in own]
 
 
-def test_what_specialising_gains_is_as_recorded() -> None:
+@pytest.mark.parametrize(
+    ("title", "name"), [("MRI 8x", "MRI 8x"), ("a box of 24x24", "inpainting, 24x24")]
+)
+def test_what_specialising_gains_is_as_recorded(title: str, name: str) -> None:
     find = partial(find_value, "experiments/specialising.json")
-    for minutes, (steps, behind, over) in read_table(
-        ROOT / "docs/results.md", "| minutes of `bcdm specialise`"
-    ).items():
-        case = {"case": "MRI 8x", "minutes": float(minutes), "steps": int(steps)}
+    rows = read_table(ROOT / "docs/results.md", f"| minutes of `bcdm specialise`, {title}")
+    recorded = {
+        row["case"]["minutes"]
+        for row in read_records("experiments/specialising.json")
+        if row["case"]["case"] == name
+    }
+    assert {float(minutes) for minutes in rows} == recorded
+    for minutes, (steps, behind, over) in rows.items():
+        case = {"case": name, "minutes": float(minutes), "steps": int(steps)}
         assert drop_zero(find("PSNR behind the specialist", **case)) == behind
         assert drop_zero(find("CRPS over the specialist's", **case)) == over
 
