@@ -5,7 +5,6 @@ python -m experiments.pages         # in a checkout: writes the tables of both p
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,10 +79,7 @@ def make_sections(folder: Path) -> dict[str, str]:
         "results": _make_overview(tasks),
         "claims": _make_table(heads, rows),
         "asked": _make_asked(tasks),
-        "equal": _make_equal(
-            {name: read_equal(folder / name) for name in TASKS},
-            {name: read_equal(folder / name, ("equal",)) for name in TASKS},
-        ),
+        "equal": _make_equal({name: read_equal(folder / name) for name in TASKS}),
         "published": f"{_make_beside(tasks, published['tables'])}\n\n{counted}",
     }
 
@@ -153,24 +149,14 @@ def _list_two(found: Mapping[str, Mapping[str, Any]]) -> str:
     return f"{1000 * crps:.1f}; {psnr:.2f}"
 
 
-def read_equal(folder: Path, studies: Sequence[str] = ("equal", "later")) -> Results | None:
-    """A task at equal total training, if that was run.
-
-    Rows of a later study take the place of the same ones: MMPS with its iterations tuned.
-    """
-    paths = [folder / name / "results.json" for name in studies]
-    found = [read_results(path) for path in paths if path.exists()]
-    if not found:
-        return None
-    methods = {name: rows for one in found for name, rows in one.methods.items()}
-    return replace(found[0], methods=methods)
+def read_equal(folder: Path) -> Results | None:
+    """A task at equal total training, if that was run."""
+    path = folder / "equal/results.json"
+    return read_results(path) if path.exists() else None
 
 
-def _make_equal(tasks: Mapping[str, Results | None], first: Mapping[str, Results | None]) -> str:
-    """CRPS of every method at equal total training, how ours compares, what a sample costs.
-
-    Times are of the first study alone, where one machine ran all methods.
-    """
+def _make_equal(tasks: Mapping[str, Results | None]) -> str:
+    """CRPS of every method at equal total training, how ours compares, what a sample costs."""
     known = list(tasks.values())
     names = dict.fromkeys(name for found in known if found is not None for name in found.methods)
     rows = [
@@ -180,9 +166,8 @@ def _make_equal(tasks: Mapping[str, Results | None], first: Mapping[str, Results
         told = f"ratio: {method} over the best other"
         rows.append([told, *(compare_best(found, method) for found in known)])
     for name in ("MMPS", OURS):
-        rows.append([f"{name}: PSNR (dB)", *(_show(one, name, "PSNR, average") for one in known)])
-        timed = (_show(one, name, "seconds per sample") for one in first.values())
-        rows.append([f"{name}: s a sample", *timed])
+        for label, record in (("PSNR (dB)", "PSNR, average"), ("s a sample", "seconds per sample")):
+            rows.append([f"{name}: {label}", *(_show(one, name, record) for one in known)])
     return _make_table(["CRPS x 1000, unless said", *TASKS.values()], rows)
 
 
