@@ -1,9 +1,8 @@
 """Outside of a model's family, by MMPS with its network as prior: is that any good, and honest?
 
 python -m experiments.fallback ixi64-mri-scanner experiments/fallback.json    # 20 minutes of a core
-python -m experiments.fallback faces64 experiments/fallback-faces.json
 
-Test images, operators that the model was never trained for. The control is the linear Gaussian
+Test slices, operators that the model was never trained for. The control is the linear Gaussian
 posterior. Coverage is that of the head, before and after the widths that were fitted inside of the
 family (`bcdm calibrate MODEL --only-fallback`).
 """
@@ -26,15 +25,10 @@ from bcdm.methods import CONTROL, LinearGaussian
 from bcdm.reconstruction import reconstruct
 
 # Name: settings of the operator, and the noise on [-1, 1].
-BRAINS = {
+CASES = {
     "Gaussian blur, std 1": ("{kind: gaussian_blur, std: 1.0}", 0.03),
     "pixels missing, a box of 16x16": ("{kind: centre_box, box: [16, 16]}", 0.03),
     "means of 2x2 pixels": ("{kind: block_mean, factor: [2, 2]}", 0.03),
-}
-FACES = {
-    "a quarter of k-space": ("{kind: fourier_mask, acceleration: 4, centre: 0.1, seed: 0}", 0.03),
-    "Gaussian blur, std 4": ("{kind: gaussian_blur, std: 4.0}", 0.03),
-    "means of 4x1 pixels": ("{kind: block_mean, factor: [4, 1]}", 0.03),
 }
 
 
@@ -42,7 +36,7 @@ def examine(
     model: Model, name: str, images: int, samples: int, calls: int, command: str
 ) -> Iterator[Record]:
     """The records of one operator."""
-    operator, noise = (FACES if model.shape[0] == 3 else BRAINS)[name]
+    operator, noise = CASES[name]
     tested = open_tested(model, Options(limit=images, operator=operator, noise_std=noise))
     truth, seed = tested.images, 0
     measurement = Measurement.simulate(
@@ -95,11 +89,7 @@ def main() -> None:
     )
     torch.set_num_threads(1)
     model = load(given.model)
-    rows = [
-        row
-        for name in (FACES if model.shape[0] == 3 else BRAINS)
-        for row in examine(model, name, *plan, command)
-    ]
+    rows = [row for name in CASES for row in examine(model, name, *plan, command)]
     write_records(given.out, rows)
 
 
