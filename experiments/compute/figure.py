@@ -1,8 +1,8 @@
 """Quality over training compute, and over network passes: python -m experiments.compute.figure.
 
-Reads experiments/compute/TASK/results.json, and TASK-more/results.json, whose rows take the place
-of the same ones there, and writes compute.png and results.json: CRPS by minutes of training, a dot
-for each seed and a line through their means, and by network passes.
+Reads experiments/compute/TASK/results.json, and those of TASK-more and TASK-rivals, whose rows take
+the place of the same ones there, and writes compute.png and results.json: CRPS by minutes of
+training, a dot for each seed and a line through their means, and by network passes.
 A pass is one run of the network through one image; a product with its Jacobian counts as two, a
 backward pass, and MMPS needs up to one more of them a call than it has iterations.
 """
@@ -42,7 +42,8 @@ class Row:
 
 def read(task: str) -> list[Row]:
     """What the studies of a task found; the same number of a later one takes an earlier's place."""
-    found = [row for name in (task, f"{task}-more") for row in read_study(HERE / name)]
+    names = (task, f"{task}-more", f"{task}-rivals")
+    found = [row for name in names for row in read_study(HERE / name)]
     latest = {(row.method, row.minutes, row.calls, row.seed): row for row in found}
     return list(latest.values())
 

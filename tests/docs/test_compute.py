@@ -55,3 +55,19 @@ def test_steps_and_seeds_are_those_of_the_record(task: str) -> None:
         ]
         assert len(values) == 3
         assert cells == [f"{min(values):.1f}", f"{max(values):.1f}"]
+
+
+def test_iterations_of_mmps_on_mri_are_as_tuned() -> None:
+    tuned = {
+        row["case"]["method"].removeprefix("MMPS, "): row["case"]["iterations a call"]
+        for row in read_records("experiments/compute/mri-rivals/results.json")
+        if row["name"] == "CRPS, samples" and row["case"]["method"].startswith("MMPS")
+    }
+    assert tuned == {
+        "0.5 min": 2, "2 min": 3, "8 min": 3, "8 min, 5 calls": 1, "8 min, 10 calls": 3
+    }  # fmt: skip
+    told = (
+        "on MRI three are best after two and eight minutes, two after half a minute and one with "
+        "five calls a sample"
+    )
+    assert told in " ".join(PAGE.read_text().split())
