@@ -1,5 +1,7 @@
 """What clients may say: never a path of this machine."""
 
+import json
+
 import pytest
 
 from bcdm.service.asked import Asked, AskedJob, make_safe_name
@@ -32,6 +34,24 @@ def test_operators_are_settings(operator: str) -> None:
     assert found is not None
     assert found.kind == "identity"
     assert Asked().parse_operator() is None
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"std": 1e-7, "kind": "gaussian_blur"},
+        {"kind": "centre_box", "box": [24, 24]},
+        {"kind": "block_mean", "factor": [2, 2], "scaling": "mean"},
+        {"kind": "fourier_mask", "acceleration": 8, "centre": 0.1, "seed": 0},
+    ],
+)
+@pytest.mark.parametrize("separators", [None, (",", ":")])
+def test_what_json_writes_is_taken(
+    settings: dict[str, object], separators: tuple[str, str] | None
+) -> None:
+    found = Asked(operator=json.dumps(settings, separators=separators)).parse_operator()
+    assert found is not None
+    assert found.kind == settings["kind"]
 
 
 def test_everything_that_matters_is_in_the_request() -> None:

@@ -1,6 +1,5 @@
 """What a client asks for: plain values, checked at the door, and never a path of this machine."""
 
-import json
 import re
 from typing import TYPE_CHECKING, Annotated, Self
 
@@ -18,6 +17,14 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _LONGEST = 100
 
 Text = Annotated[str, Field(max_length=200)]
+
+# Settings of an operator as JSON, as far as a pattern tells: names with numbers, words or lists of
+# numbers, and a kind. The document of the service says it, too: what it allows is accepted.
+_NUMBER = r"-?(0|[1-9][0-9]{0,17})([.][0-9]{1,17})?([eE][-+]?[0-9]{1,2})?"
+_WORD = '"[A-Za-z0-9_ .-]*"'
+_VALUE = rf"({_NUMBER}|{_WORD}|true|false|null|\[ *({_NUMBER}( *, *{_NUMBER})*)? *\])"
+_PAIR = f'"[a-z_]+" *: *{_VALUE}'
+_SETTINGS = rf'^ *\{{ *({_PAIR} *, *)*"kind" *: *"[a-z_]+"( *, *{_PAIR})* *\}} *$'
 
 
 def make_safe_name(name: str) -> str:
@@ -54,7 +61,7 @@ class Asked(BaseModel):
         allow_inf_nan=False,
         description="In the file's units; estimated when left out.",
     )
-    operator: Text | None = Field(
+    operator: Annotated[Text, Field(json_schema_extra={"pattern": _SETTINGS})] | None = Field(
         default=None,
         description='How it was measured, as JSON: {"kind": "gaussian_blur", "std": 1.3}.',
     )
@@ -64,13 +71,7 @@ class Asked(BaseModel):
     @classmethod
     def _check_operator(cls, operator: str | None) -> str | None:
         """A name of a file would be one of this machine."""
-        if operator is None:
-            return None
-        try:
-            settings = json.loads(operator)
-        except (ValueError, RecursionError):
-            settings = None
-        if not isinstance(settings, dict) or "kind" not in settings:
+        if operator is not None and not re.fullmatch(_SETTINGS, operator):
             raise ValueError("an operator is an object of JSON with its kind")
         return operator
 
