@@ -138,7 +138,7 @@ def test_what_one_network_for_everything_costs_is_as_recorded() -> None:
     )
     told = f"{brains:.1f} dB (MRI) and {faces:.1f} dB (inpainting) behind a network"
     assert told in read_words(LIMITS)
-    assert f"And the {faces:.1f} dB behind the specialist mix two things" in read_words(
+    assert f"The {faces:.1f} dB behind the specialist are not those of alignment" in read_words(
         "docs/results.md"
     )
     left = [
