@@ -24,6 +24,7 @@ from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.operators import PixelMask
 from bcdm.problems.families import KSpace
+from bcdm.shelf import find_model
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -67,6 +68,9 @@ def test_committed_tasks_are_valid(path: Path) -> None:
     task = load_task(path)
     assert task.precision != "auto", "records of experiments are of one precision, on any machine"
     for name in task.networks:
+        if (model := task.find_given(name)) is not None:
+            assert find_model(model).is_dir()
+            continue
         assert task.find_minutes(name) > 0
         config = load_config(task.base, task.list_changes(name))
         build_method(config, (config.data.channels or 1, 64, 64))
