@@ -5,6 +5,7 @@ python -m experiments.pages         # in a checkout: writes the tables of both p
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,6 @@ TASKS = {
     "inpaint": "inpainting, shift",
     "denoise": "denoising",
 }
-SCRATCH = f"{OURS} (from scratch)"
 COVERED, CRPS = "coverage 80%, all pixels", "CRPS, samples"
 HELD, IN_PART, FAILED = "**holds**", "**in part**", "**fails**"
 
@@ -150,9 +150,14 @@ def _list_two(found: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def read_equal(folder: Path) -> Results | None:
-    """A task at equal total training, if that was run."""
-    path = folder / "equal/results.json"
-    return read_results(path) if path.exists() else None
+    """A task at equal total training, with further seeds of ours, as far as that was run."""
+    path, more = folder / "equal/results.json", folder / "seeds/results.json"
+    if not path.exists():
+        return None
+    found = read_results(path)
+    if not more.exists():
+        return found
+    return replace(found, methods={**found.methods, **read_results(more).methods})
 
 
 def _make_equal(tasks: Mapping[str, Results | None]) -> str:
@@ -162,7 +167,7 @@ def _make_equal(tasks: Mapping[str, Results | None]) -> str:
     rows = [
         [name, *(_show(one, name, CRPS, 1000, 1) for one in known)] for name in (CONTROL, *names)
     ]
-    for method in (OURS, SCRATCH):
+    for method in (name for name in names if name.startswith(OURS)):
         told = f"ratio: {method} over the best other"
         rows.append([told, *(compare_best(found, method) for found in known)])
     for name in ("MMPS", OURS):
