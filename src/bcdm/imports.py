@@ -9,7 +9,15 @@ from typing import Any
 
 from bcdm.errors import InputError
 
-__all__ = ["IMPORT_PATH", "find_object", "hash_source", "is_import_path", "name_object", "resolve"]
+__all__ = [
+    "IMPORT_PATH",
+    "find_object",
+    "hash_source",
+    "is_found",
+    "is_import_path",
+    "name_object",
+    "resolve",
+]
 
 IMPORT_PATH = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"
 
@@ -64,6 +72,18 @@ def name_object(given: object) -> str:
     """
     named = given if hasattr(given, "__qualname__") else type(given)
     return f"{named.__module__}:{named.__qualname__}"
+
+
+def is_found(given: object) -> bool:
+    """Whether the import path of an object leads back to it.
+
+    >>> is_found(find_object), is_found(lambda: 1)
+    (True, False)
+    """
+    try:
+        return find_object(name_object(given)) is given
+    except (ImportError, InputError):
+        return False
 
 
 def hash_source(given: object) -> str:

@@ -1,5 +1,6 @@
 """Stored outcomes: found again where all they depend on is the same, and only there."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from bcdm.comparison.contenders import ContenderConfig
 from bcdm.comparison.identity import describe_outcome
 from bcdm.comparison.task import Task
 from bcdm.errors import InputError
+from bcdm.methods import LeastSquares
 from bcdm.operators import PixelMask
 
 OURS = ContenderConfig(kind="network", network="ours", calls=3)
@@ -69,6 +71,24 @@ def test_outcomes_serve_no_other_operator(data: Path, monkeypatch: pytest.Monkey
     before = describe(data, operator="made_for_outcomes:make")
     source.write_text("def make(size):\n    return 2\n")
     assert describe(data, operator="made_for_outcomes:make") != before
+
+
+def make_mean() -> object:
+    return LeastSquares()
+
+
+def test_an_outcome_is_found_again_by_a_path_alone(data: Path) -> None:
+    """Two settings of one class, two lambdas: nothing but their rows tells them apart."""
+    model = load("ixi64-mri8x")
+
+    def tell(kind: object) -> list[object]:
+        config = ContenderConfig(kind=kind, calls=3)
+        return describe_outcome(TASK, config, {"ours": model}, model, data)
+
+    for known in (make_mean, f"{__name__}:make_mean"):
+        assert tell(known) == tell(known)
+    for unknown in (partial(make_mean), lambda: LeastSquares(), type("Mine", (), {})):
+        assert tell(unknown) != tell(unknown)
 
 
 def test_what_is_missing_is_named(data: Path) -> None:

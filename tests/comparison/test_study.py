@@ -224,6 +224,16 @@ def test_a_prior_does_not_say_what_is_measured(folder: Path) -> None:
     assert not list(folder.glob("**/log.jsonl"))
 
 
+def test_a_study_without_networks_says_what_it_needs(folder: Path) -> None:
+    study = yaml.safe_load((folder / "study.yaml").read_text())
+    own = {"kind": "least_squares"}
+    study = {"base": "base.yaml", "minutes": 1, "networks": {}, "methods": {"mine": own}} | {
+        "ours": "mine", "figure": ["mine"], "operator": study["operator"], "noise_std": 0.05,
+    }  # fmt: skip
+    (folder / "study.yaml").write_text(yaml.safe_dump(study))
+    assert "a study tests on the data of a network" in str(run(folder).exception)
+
+
 def test_budgets_of_other_settings_are_forgotten(folder: Path) -> None:
     """A larger network is timed anew: a step of it takes longer."""
     run(folder)

@@ -83,6 +83,11 @@ def run_task(
     _find_plugs(task)
     _check_measured(task)
     used = [name for name in task.networks if name in {m.network for m in task.methods.values()}]
+    if not used:
+        raise InputError(
+            "a study tests on the data of a network that one of its methods names: give one, such "
+            "as networks: {theirs: [model=NAME]} and network: theirs"
+        )
     models = {name: _train(task, name, data, out, work, report, device)[1] for name in used}
     # What is kept is known by what it was computed in, whatever a file leaves to the machine.
     precision = choose_precision(task.precision, next(iter(models.values())).device)

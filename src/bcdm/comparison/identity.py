@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import secrets
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -12,7 +13,7 @@ from bcdm.checkpoint.settings import resolve_data_path
 from bcdm.comparison.contenders import ContenderConfig
 from bcdm.comparison.task import Task
 from bcdm.errors import InputError
-from bcdm.imports import find_object, hash_source, is_import_path, resolve
+from bcdm.imports import find_object, hash_source, is_found, is_import_path
 
 __all__ = ["describe_outcome", "hash_content", "hash_images", "hash_weights"]
 
@@ -81,11 +82,22 @@ def _describe_plugs(task: Task, config: ContenderConfig) -> Sequence[object]:
     """What comes from other packages, and the files it is written in; nothing if nothing does."""
     plugs = [*task.metrics.values(), config.prior, config.sampler]
     plugs += [config.kind] if config.outside else []
-    sources = [hash_source(resolve(plug)) for plug in plugs if plug is not None]
+    sources = [_hash_plug(plug) for plug in plugs if plug is not None]
     metrics = task.model_dump(mode="json", include={"metrics"})["metrics"]
     # A method from elsewhere takes a weight that is stated, also where it is the usual one.
     stated = [config.weight] if config.outside and "weight" in config.model_fields_set else []
     return [metrics, sources, *stated] if sources else []
+
+
+def _hash_plug(plug: Any) -> str:
+    """Of the file that it is written in; never the same twice where that tells nothing.
+
+    A lambda, a partial, an instance and a class of a notebook have no path of their own that leads
+    back to them, or no file.
+    """
+    if isinstance(plug, str):
+        return hash_source(find_object(plug))
+    return (hash_source(plug) if is_found(plug) else "") or secrets.token_hex(8)
 
 
 def _hash_path(path: Path) -> str:
