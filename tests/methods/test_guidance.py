@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bcdm.diffusion import VE, VP, Ancestral, DPMSolver, Schedule, Step, sample, to_score
+from bcdm.diffusion import VE, VP, Ancestral, DPMSolver, Schedule, Step, Tabled, sample, to_score
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.methods import DMPS, DPS, ExactDenoiser, GaussianMixture, PiGDM, PostConditioned
@@ -66,6 +66,14 @@ def test_dps_at_the_last_step_of_the_table() -> None:
     (gradient,) = torch.autograd.grad(norm.square(), x)
     got = DPS(denoiser, weight=0.7).condition(measurement)(x.detach(), t)
     torch.testing.assert_close(got, mean.detach() - 0.7 / norm * gradient, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("count", [100, 999, 1000, 4000])
+def test_dps_is_finite_over_a_table_of_any_length(count: int) -> None:
+    abar = torch.cumprod(1 - torch.linspace(1e-4, 0.02, count).double() * 1000 / count, 0)
+    denoiser, measurement = problem(BlockMean((2, 2)), Tabled(abar))
+    drawn = sample(DPS(denoiser, weight=0.3).condition(measurement), steps=20, progress=False)
+    assert drawn.isfinite().all()
 
 
 @SCHEDULES

@@ -164,6 +164,17 @@ def test_ddrm_is_the_published_update(
     torch.testing.assert_close(got, published)
 
 
+def test_ddrm_knows_no_unit_of_the_data() -> None:
+    """A and the noise by the same small factor are the same problem."""
+    matrix, x = normal(3, 8, seed=3), gaussian().sample(1, seed=4)
+    drawn = []
+    for unit in (1.0, 1e-6):
+        measurement = Measurement.simulate(x, Dense(unit * matrix, SHAPE), 0.2 * unit, seed=5)
+        bound = DDRM(ExactDenoiser(gaussian(), VP())).condition(measurement)
+        drawn.append(sample(bound, steps=20, indices=range(4), progress=False))
+    torch.testing.assert_close(drawn[1], drawn[0], rtol=1e-6, atol=1e-6)
+
+
 def test_chains_end_near_the_data() -> None:
     operator = BlockMean((2, 2))
     denoiser, measurement = problem(operator, VP())

@@ -107,6 +107,15 @@ def test_one_image_of_each_and_several_of_one(
     assert drawn.shape == (3, *SHAPE)
 
 
+@pytest.mark.parametrize("build", METHODS[:8])  # the others have no prior
+def test_data_of_other_images_are_refused(build: Callable[[Denoiser], Method]) -> None:
+    """A grey measurement would count once for each channel of a prior in colour."""
+    grey = Measurement(torch.zeros(1, 1, *SHAPE[1:]), Identity(), 0.3)
+    mixture = GaussianMixture.gaussian(torch.zeros(24), torch.eye(24), (3, *SHAPE[1:]))
+    with pytest.raises(ShapeError, match=r"the prior is over images \(3, 2, 4\)"):
+        build(ExactDenoiser(mixture, VP())).condition(grey)
+
+
 def test_the_mean_by_one_call_is_checked_too() -> None:
     bound = MMPS(make_prior()).condition(measure(3))
     with pytest.raises(ShapeError, match="3 measurements are bound but x_t holds 1 images"):

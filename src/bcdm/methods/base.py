@@ -12,7 +12,14 @@ from bcdm.measurement import Measurement
 from bcdm.operators import LinearOperator
 from bcdm.tensors import ImageSpec, fit
 
-__all__ = ["BoundDenoiser", "Method", "check_batch", "check_count", "solve_seen"]
+__all__ = [
+    "BoundDenoiser",
+    "Method",
+    "check_batch",
+    "check_count",
+    "check_image",
+    "solve_seen",
+]
 
 
 class Method(Protocol):
@@ -38,6 +45,10 @@ class BoundDenoiser:
     mean: Callable[[Tensor, NoiseLevel], Tensor]
     measurement: Measurement | None = None
 
+    def __post_init__(self) -> None:
+        if self.measurement is not None:
+            check_image(self.prior.image, self.measurement)
+
     @property
     def schedule(self) -> Schedule:
         """The prior's."""
@@ -53,6 +64,15 @@ class BoundDenoiser:
         if self.measurement is not None:
             check_batch(self.measurement, x_t)
         return self.mean(x_t, level)
+
+
+def check_image(image: ImageSpec, measurement: Measurement) -> None:
+    """Refuses a measurement of other images: grey data would count once for each colour."""
+    if measurement.image.shape != image.shape:
+        raise ShapeError(
+            f"the prior is over images {image.shape}, the measurement gives "
+            f"{measurement.image.shape}"
+        )
 
 
 def check_batch(measurement: Measurement, x_t: Tensor) -> None:

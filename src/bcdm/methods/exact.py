@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from bcdm.diffusion import Denoiser, NoiseLevel, Schedule
-from bcdm.errors import DtypeError, InputError, ShapeError
+from bcdm.errors import DtypeError, ShapeError
 from bcdm.measurement import Measurement
+from bcdm.methods.base import check_image
 from bcdm.operators import to_matrix
 from bcdm.tensors import ImageSpec, expand
 
@@ -183,9 +184,5 @@ class ExactPosterior:
 
     def condition(self, measurement: Measurement) -> Denoiser:
         """Binds one measurement."""
-        if measurement.image.shape != self.prior.image.shape:
-            raise InputError(
-                f"the prior is over images {self.prior.image.shape}, the measurement gives "
-                f"{measurement.image.shape}"
-            )
+        check_image(self.prior.image, measurement)
         return ExactDenoiser(self.prior.condition(measurement), self.schedule)

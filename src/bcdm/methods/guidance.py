@@ -104,10 +104,10 @@ class DPS:
     def _per_score(self, level: NoiseLevel) -> Tensor:
         """The factor r / tau^2 of the reference step that ends below this level."""
         schedule = self.prior.schedule
-        # The first step of the table ends at the clean image, time 0.
         before = schedule.time(level.log_snr) - 1 / self.steps
-        last = before < 1e-9
         earlier = schedule.level(schedule.log_snr(before.clamp_min(1e-9)))
+        # The first step ends at the clean image: time 0, or what a table has no earlier entry for.
+        last = (before < 1e-9) | (earlier.log_snr <= level.log_snr)
         r = torch.where(last, level.alpha, level.alpha / earlier.alpha)
         fresh = -torch.expm1(level.log_snr - earlier.log_snr)
         variance = level.sigma**2 * torch.where(last, 1, fresh)

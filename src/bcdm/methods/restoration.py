@@ -32,7 +32,8 @@ class MMPS:
 
     The Jacobian of a learned network is no covariance: where the curvature
     $d^\top (\sigma_0^2 I + A V A^\top) d$ is below $\sigma_0^2 |d|^2$, which no covariance gives,
-    the solve stops.
+    the solve stops. Give it two iterations for a network, and a value range. A prior that clips by
+    itself has no gradient there, and its samples are too wide.
 
     Args:
         prior: An unconditional denoiser.
@@ -203,7 +204,7 @@ class Restoration(Sampler):
         def split(e: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             """Singular values, and where they are zero or drown in the noise."""
             root = e.clamp_min(0).sqrt()
-            hidden = root <= 1e-4
+            hidden = root <= 1e-4 * root.amax()
             return root, hidden, ~hidden & (after * root < std)
 
         def on_data(e: Tensor) -> Tensor:
@@ -213,9 +214,13 @@ class Restoration(Sampler):
 
         def on_noise(e: Tensor) -> Tensor:
             root, hidden, weak = split(e)
-            strong = after**2 - (self.eta_b * std / root.clamp_min(1e-4)) ** 2
+            strong = after**2 - (self.eta_b * std / torch.where(hidden, 1, root)) ** 2
             plain = self.eta * after * torch.ones_like(root)
             return torch.where(hidden | weak, plain, strong.clamp_min(0).sqrt())
+
+        def per_datum(e: Tensor) -> Tensor:
+            _, hidden, _ = split(e)
+            return on_data(e) / torch.where(hidden, 1, e)
 
         def on_image(e: Tensor) -> Tensor:
             _, hidden, _ = split(e)
@@ -226,5 +231,5 @@ class Restoration(Sampler):
         here = x_t / alpha_t
         u = mean + apply(on_image, here - mean) + apply(on_noise, step.draw(0))
         u = u - apply(on_data, mean)
-        u = u + apply(lambda e: on_data(e) / e.clamp_min(1e-8), measurement.back_projection)
+        u = u + apply(per_datum, measurement.back_projection)
         return alpha_s * u, None
