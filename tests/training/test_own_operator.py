@@ -17,6 +17,7 @@ from bcdm.commands import cli
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.operators import Dense, MatrixFree, PixelMask
+from bcdm.trust.matching import UnfitError
 
 SHAPE = (1, 8, 8)
 
@@ -69,6 +70,14 @@ def test_a_function_is_all_that_training_needs(settings: Path, tmp_path: Path) -
         bcdm.load(folder, MatrixFree(lambda x: 2 * project(x), shape=SHAPE))
     with pytest.raises(InputError, match="own was not trained with this operator"):
         bcdm.load(folder, MatrixFree(lambda x: project(x.flip(-1)), shape=SHAPE))
+
+    # Loaded without it, what the settings say of it is held to what measures.
+    alone = bcdm.load(folder)
+    again = bcdm.reconstruct(alone, measurement, samples=2, calls=2)
+    assert torch.equal(again.samples, posterior.samples)
+    other = Measurement.simulate(images, PixelMask(torch.ones(SHAPE[-2:])), alone.noise_std, seed=0)
+    with pytest.raises(UnfitError, match="own is made for one operator, MatrixFree, and the one"):
+        bcdm.reconstruct(alone, other, samples=2, calls=2)
 
     # So does who calibrates it, by an import path.
     plan = {"data": tmp_path, "samples": 9, "calls": 2, "intervals": 10, "typical": 40}

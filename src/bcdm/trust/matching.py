@@ -2,7 +2,9 @@
 
 import torch
 
-from bcdm.checkpoint import Guest, Model
+from bcdm.checkpoint import Guest, Model, describe_operator
+from bcdm.checkpoint.kinds import CustomConfig
+from bcdm.checkpoint.operators import agree
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.operators import LinearOperator
@@ -94,7 +96,13 @@ def check_operator(
         model: What is to reconstruct.
         device: Where the operator takes images.
     """
-    trained = model.trained_operator
+    trained, stated = model.trained_operator, model.config.operator
+    if trained is None and isinstance(stated, CustomConfig):
+        # The model was loaded without its operator: what the settings say of it is left.
+        found = describe_operator(operator.to("cpu"), model.shape, model.config.data.dtype)
+        if agree(found.model_copy(update={"name": stated.name}), stated):
+            return
+        raise _refuse(model, stated.name)
     if trained is None or operator is trained:
         return
     seeded = torch.Generator().manual_seed(0)
@@ -107,9 +115,13 @@ def check_operator(
             return
     if model.is_prior:
         raise UnfitError(f"{model.config.name} is a prior, trained without measurements")
-    raise UnfitError(
-        f"{model.config.name} is made for one operator, {type(trained).__name__}, and the one "
-        "given measures something else: choose a model of a family"
+    raise _refuse(model, type(trained).__name__)
+
+
+def _refuse(model: Model, name: str) -> UnfitError:
+    return UnfitError(
+        f"{model.config.name} is made for one operator, {name}, and the one given measures "
+        "something else: choose a model of a family"
     )
 
 
