@@ -74,6 +74,23 @@ class Preparation:
             raise ShapeError(f"image has shape {tuple(image.shape)}: give one image (C, H, W)")
         return _resize(_set_channels(_crop(image, self.crop), self.channels), self.size)
 
+    def list_changes(self, rows: int, columns: int) -> list[str]:
+        """What cropping and resizing do to stored images of these sides, in words.
+
+        >>> Preparation(size=(64, 64)).list_changes(100, 150)
+        ['resized from 100 x 150 to 64 x 64 pixels, which stretches it']
+        """
+        stored = (rows, columns)
+        kept = stored if self.crop is None else self.crop[2:]
+        size = kept if self.size is None else self.size
+        steps = []
+        if kept != stored:
+            steps.append(f"cut from {_show(stored)} to {_show(kept)} pixels")
+        if size != kept:
+            uneven = "" if size[0] * kept[1] == size[1] * kept[0] else ", which stretches it"
+            steps.append(f"resized from {_show(kept)} to {_show(size)} pixels{uneven}")
+        return steps
+
     def rescale(self, native: Tensor) -> Tensor:
         """Maps the source's numbers (any shape) to the network's."""
         return _map_range(native, self.source_range, self.value_range)
@@ -87,6 +104,10 @@ class Preparation:
         """Native units per unit of the network: the factor of standard deviations."""
         (a, b), (c, d) = self.source_range, self.value_range
         return (b - a) / (d - c)
+
+
+def _show(size: tuple[int, ...]) -> str:
+    return " x ".join(str(side) for side in size)
 
 
 @dataclass(frozen=True)

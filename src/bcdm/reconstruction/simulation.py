@@ -112,20 +112,8 @@ def _name_changes(scan: Scan, preparation: Preparation) -> dict[str, str]:
 
     Fine detail that a smaller image cannot hold is no part of the truth beside the result.
     """
-    stored = (scan.data.shape[-2], scan.data.shape[-1])
-    kept = stored if preparation.crop is None else preparation.crop[2:]
-    size = kept if preparation.size is None else preparation.size
-    steps = []
-    if kept != stored:
-        steps.append(f"cut from {_show(stored)} to {_show(kept)} pixels")
-    if size != kept:
-        uneven = "" if size[0] * kept[1] == size[1] * kept[0] else ", which stretches it"
-        steps.append(f"resized from {_show(kept)} to {_show(size)} pixels{uneven}")
+    steps = preparation.list_changes(*scan.data.shape[-2:])
     return {"changed": "; ".join(steps) + ", before it was measured"} if steps else {}
-
-
-def _show(size: tuple[int, ...]) -> str:
-    return " x ".join(str(side) for side in size)
 
 
 def _take_first(mask: Tensor) -> np.ndarray:

@@ -104,6 +104,8 @@ def run_settings(
                 _store_settings(trainer.config, folder)
                 _store_images(images, folder)
                 report(_describe_split(images, validation))
+                for line in _list_changes(trainer):
+                    report(f"the first image is {line}")
             # Nobody looks for the last checkpoint while another run may still write one.
             processes.wait()
             trained = trainer.run()
@@ -169,6 +171,7 @@ def plan(trainer: Trainer) -> str:
     """What a run would do: sizes, memory, and the time three steps predict."""
     network, steps = trainer.state.network, trainer.config.training.steps
     lines = _describe(trainer.config, trainer.shape, network, len(trainer.images))
+    lines += [f"first image {line}" for line in _list_changes(trainer)]
     each = _time_steps(trainer, 3)
     state, peak = _count_state(network), _peak_memory(trainer.processes.device)
     lines += [
@@ -203,6 +206,12 @@ def plan_without_data(config: RunConfig) -> str:
         "not measured",
     ]
     return "\n".join(lines)
+
+
+def _list_changes(trainer: Trainer) -> list[str]:
+    """What is done to the first image before it is trained on; others may be of another size."""
+    rows, columns = trainer.images[0].shape[-2:]
+    return trainer.preparation.list_changes(rows, columns)
 
 
 def _describe(
