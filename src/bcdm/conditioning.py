@@ -105,7 +105,7 @@ class Conditioning:
         return precision
 
     def data_consistency(self, x_d: Tensor, natural: Tensor, weight: float) -> Tensor:
-        r"""Pulls a denoised image to the data (paper, Eq. 13).
+        r"""Pulls a denoised image to the data (paper, Eqs. 30 and 31).
 
         $$ \operatorname{argmin}_x
            \tfrac12 |x - x_d|^2 + \tfrac{\lambda_t}{2} |M_t^{1/2} x - \hat x_t|^2

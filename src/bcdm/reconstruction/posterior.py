@@ -127,7 +127,7 @@ class Posterior:
         at = torch.tensor(levels, dtype=values.dtype, device=values.device)
         return torch.quantile(values, at, dim=0)
 
-    def interval(self, level: float = 0.9, *, calibrated: bool = True) -> tuple[Tensor, Tensor]:
+    def interval(self, level: float = 0.8, *, calibrated: bool = True) -> tuple[Tensor, Tensor]:
         """The central interval of each pixel that should hold the truth with probability `level`.
 
         Its ends are means between order statistics, so that it is right for few samples too: of S
