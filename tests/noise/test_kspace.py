@@ -139,6 +139,19 @@ def test_the_ends_of_the_readout_where_noise_is_filtered_do_not_count(
     assert miss(estimate_from_k_space(data), level) < 0.06
 
 
+@pytest.mark.parametrize("level", [0.02, 0.1])
+def test_where_a_filter_reaches_further_more_of_the_ends_is_left_out(
+    drawing: np.ndarray, level: float
+) -> None:
+    """A fall over an eighth of each end, as of a body coil's scan."""
+    axes, large = (-2, -1), np.kron(turn(drawing), np.ones((2, 2)))
+    noise = np.random.default_rng(0).normal(size=(2, *large.shape))
+    left = np.interp(np.abs(np.linspace(-1, 1, large.shape[-2])), [0.75, 0.875], [1, 0.2])
+    image = (large + level * (noise[0] + 1j * noise[1])) * left[:, None]
+    data = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(image, axes), norm="ortho"), axes)
+    assert miss(estimate_from_k_space(data), level) < 0.06
+
+
 @pytest.mark.skipif(not REAL.is_file(), reason="BCDM_DATA names no folder with kspace_raw in it")
 def test_the_noise_of_a_real_head_is_that_of_its_air() -> None:
     with np.load(REAL) as held:

@@ -18,9 +18,10 @@ _FEWEST_ENERGIES = 16
 _ENERGIES = 500  # of outer k-space, about: more take longer and tell no more
 _SQUARES = 16  # in an energy of outer k-space, at least
 _OUTER = 0.12  # cycles per pixel: below it spectra do not follow a power of the frequency
-_EDGE = 1 / 16  # of a side, at each end, may lie in the receiver's filter
+_EDGES = (1 / 16, 1 / 8)  # of a side, at each end, may lie in the receiver's filter
 _QUIETER = 0.15  # than the rest, and the ends are taken as filtered
-_DOUBT = 3.0  # standard errors
+_DOUBT = 2.0  # standard errors
+_FURTHER = 2.5  # times as much noise, beyond which a wider cut has reached the object
 _VAGUE = 0.25  # of the noise level: an error beyond which the floor may as well be signal
 
 
@@ -67,14 +68,19 @@ def _estimate_from_air(data: Complex, taken: Mask) -> NoiseEstimate | None:
     """The flattest part of the image, or of lines that were sampled fully along one axis.
 
     A receiver's filter may take the noise away at the ends of the readout. Where they are much
-    quieter than the rest, they are left out.
+    quieter than the rest, they are left out, and what lies beside them, too, unless that leaves
+    little but the object.
     """
-    whole, inner = (_estimate_from_positions(data, taken, edge) for edge in (0.0, _EDGE))
+    whole, inner = (_estimate_from_positions(data, taken, edge) for edge in (0.0, _EDGES[0]))
     if whole is None or inner is None:
         return whole
     doubt = _DOUBT * hypot(whole.standard_error, inner.standard_error)
-    is_filtered = inner.std - whole.std > max(doubt, _QUIETER * inner.std)
-    return inner if is_filtered else whole
+    if inner.std - whole.std <= max(doubt, _QUIETER * inner.std):
+        return whole
+    further = _estimate_from_positions(data, taken, _EDGES[1])
+    if further is None or not inner.std < further.std < _FURTHER * inner.std:
+        return inner
+    return further
 
 
 def _estimate_from_positions(data: Complex, taken: Mask, edge: float) -> NoiseEstimate | None:
