@@ -13,7 +13,7 @@ from bcdm.problems.coils import draw_birdcage
 from bcdm.reconstruction.amplification import estimate_linear_std
 from bcdm.reconstruction.items import Plan, reconstruct_items
 from bcdm.reconstruction.posterior import Posterior, reconstruct
-from bcdm.trust.matching import UnfitError, check_size
+from bcdm.trust.matching import UnfitError, check_size, find_unfamiliar
 
 pytestmark = pytest.mark.filterwarnings("ignore::bcdm.problems.familiarity.UnfamiliarWarning")
 SIZE, PRIOR = (18, 14), 0.3
@@ -24,8 +24,10 @@ def model(receivers: Path) -> Model:
     return load(receivers)
 
 
-def make_measurement(noise_std: float = 0.02, size: tuple[int, int] = SIZE) -> Measurement:
-    maps = draw_birdcage(size, 3, rng=np.random.default_rng(1))
+def make_measurement(
+    noise_std: float = 0.02, size: tuple[int, int] = SIZE, coils: int = 3
+) -> Measurement:
+    maps = draw_birdcage(size, coils, rng=np.random.default_rng(1))
     mask = torch.zeros(size, dtype=torch.bool)
     mask[:, ::2] = True
     mask[:, size[1] // 2 - 2 : size[1] // 2 + 2] = True
@@ -115,6 +117,12 @@ def test_items_of_several_sizes_are_given_as_magnitudes(model: Model) -> None:
     (refused,) = reconstruct_items(model, items[2:], Plan(samples=9, calls=2))
     assert refused.status == "refused"
     assert reason in refused.reason
+
+
+@pytest.mark.parametrize(("coils", "told"), [(4, False), (5, True)])
+def test_more_coils_than_the_model_is_for_are_told(model: Model, coils: int, told: bool) -> None:
+    (reason,) = find_unfamiliar(model, make_measurement(coils=coils))
+    assert (reason == f"{coils} coils, and it is for 1 to 4: compress them") == told
 
 
 def test_models_of_one_size_take_no_other(model: Model, masked_model: Model) -> None:

@@ -138,3 +138,19 @@ def test_a_mask_that_marks_zeros_as_sampled_is_refused(
             read_scan(path)
     else:
         assert read_scan(path).facts["acceleration"] == 4
+
+
+def test_an_origin_in_a_corner_is_refused(tmp_path: Path) -> None:
+    image = np.zeros((2, 3, 32, 24), np.complex64)
+    image[..., 8:24, 6:18] = 1
+    image += 0.01 * draw(image.shape)
+    corner = np.fft.fft2(image, norm="ortho").astype(np.complex64)
+    np.save(tmp_path / "a.npy", corner)
+    with pytest.raises(InputError, match=r"origin of k-space in a corner: store np.fft.fftshift"):
+        read_scan(tmp_path / "a.npy")
+    np.save(tmp_path / "a.npy", np.fft.fftshift(corner, (-2, -1)))
+    assert read_scan(tmp_path / "a.npy").data.shape == corner.shape
+    # Nothing is said of noise, nor of an object of a few pixels, whose energy is spread.
+    for spread in (draw(image.shape), np.fft.fft2(image * (image.real > 1.02))):
+        np.save(tmp_path / "a.npy", spread.astype(np.complex64))
+        read_scan(tmp_path / "a.npy")

@@ -13,9 +13,10 @@ from bcdm.checkpoint.calibration import Calibration
 from bcdm.checkpoint.trend import Trend
 from bcdm.checkpoint.usual import Usual
 from bcdm.measurement import Measurement
+from bcdm.operators import Sense
 from bcdm.trust.card import Check, Judgement
 from bcdm.trust.comparing import _judge, _judge_residual, _name_missing, compare
-from bcdm.trust.verdict import _judge_noise, _sum_up, assess
+from bcdm.trust.verdict import _excuse, _judge_noise, _sum_up, assess
 
 TABLE = [float(k) for k in range(1, 40)]  # its median is 20, its reach beyond that 19
 
@@ -251,6 +252,30 @@ def test_a_model_that_was_never_calibrated_is_amber(
     cards = assess(model, measurement, images[:2], images[None, :2])
     assert [card.light for card in cards] == ["amber", "amber"]
     assert all("was never calibrated" in card.summary for card in cards)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "coils", "name", "excused"),
+    [
+        ("points", 4, "residual", True),
+        ("points", 4, "held-out data", False),  # another check
+        ("points", 1, "residual", False),  # one coil's noise is found otherwise
+        ("columns", 4, "residual", False),  # full lines tell noise from signal
+    ],
+)
+def test_noise_that_counts_signal_makes_a_small_residual_doubtful(
+    pattern: str, coils: int, name: str, excused: bool
+) -> None:
+    size = (32, 32)
+    lines = torch.arange(32) % 2 == 0
+    points = torch.rand(size, generator=torch.Generator().manual_seed(0)) < 0.4
+    mask = points if pattern == "points" else lines.expand(size)
+    maps = torch.full((coils, *size), coils**-0.5, dtype=torch.complex64)
+    image = torch.ones(1, 1, *size, dtype=torch.complex64)
+    measurement = Measurement.simulate(image, Sense(maps, mask), 0.05, seed=1)
+    found = _excuse(Check(name, "99 %", "bad", "as usual"), measurement)
+    assert (found.judgement == "doubtful") == excused
+    assert ("state the noise level" in found.reason) == excused
 
 
 @pytest.mark.parametrize("calibrated", [True, False])

@@ -56,7 +56,7 @@ __all__ = ["demo", "reconstruct"]
 @click.option(
     "--maps",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="What each coil sees (.npy, .npz); estimated from the scan when left out.",
+    help="What each coil sees (.npy, .npz): images are in its units. Estimated when left out.",
 )
 @click.option(
     "--body",

@@ -17,7 +17,7 @@ from bcdm.noise.kspace import check_kspace, estimate_from_k_space, transform, tr
 from bcdm.noise.scan import NoiseScan
 from bcdm.noise.symmetry import Complex, Mask
 
-__all__ = ["estimate_from_coils", "find_filter", "undo_filter"]
+__all__ = ["counts_signal", "estimate_from_coils", "find_filter", "undo_filter"]
 
 _SHARED = "what coils do not share"
 _OUTER = "outer k-space, with what signal is there: at most so much noise"
@@ -60,6 +60,12 @@ def estimate_from_coils(kspace: ArrayLike, mask: ArrayLike | None = None) -> Noi
     covariance, levels, _ = _separate(places)
     level = float(np.quantile(levels, _QUIET))
     return NoiseScan(level * covariance, round(_QUIET * len(levels) * places.shape[-1]), source)
+
+
+def counts_signal(mask: Mask) -> bool:
+    """Whether `estimate_from_coils` takes signal for noise: no line was sampled fully."""
+    empty = np.zeros((1, 1, *mask.shape), np.complex128)
+    return not any(mask.all() or _find_lines(empty, mask, axis) is not None for axis in (0, 1))
 
 
 def find_filter(kspace: ArrayLike, mask: ArrayLike | None = None) -> tuple[int, Array] | None:

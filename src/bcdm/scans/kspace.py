@@ -11,7 +11,14 @@ from bcdm.scans.complaints import refusal
 from bcdm.scans.scan import Scan
 from bcdm.spool import each, stack
 
-__all__ = ["CHANCE", "crop_kspace", "find_sampled", "have_one_mask", "remove_oversampling"]
+__all__ = [
+    "CHANCE",
+    "crop_kspace",
+    "find_sampled",
+    "has_origin_in_corner",
+    "have_one_mask",
+    "remove_oversampling",
+]
 
 CHANCE = 0.05  # of samples that may be zero in one slice and not in others
 
@@ -32,6 +39,19 @@ def find_sampled(kspace: NDArray[Any]) -> NDArray[np.bool_]:
     lines = np.logical_and.outer(sampled.any(1), sampled.any(0))
     zeros = int((lines & ~sampled).sum()) * kspace.shape[0] * kspace.shape[1]
     return lines if zeros <= halves.min() else sampled
+
+
+def has_origin_in_corner(coils: NDArray[Any]) -> bool:
+    """Whether most of the energy of k-space (coils, rows, columns) lies in its four corners.
+
+    That is where a Fourier transform puts the origin which nobody moved to the middle.
+    """
+    reach = [side // 16 for side in coils.shape[-2:]]
+    if min(reach) == 0:
+        return False
+    power = (np.abs(coils) ** 2).sum(0)
+    corners = np.roll(power, reach, (0, 1))[: 2 * reach[0], : 2 * reach[1]]
+    return bool(corners.sum() > power.sum() / 2)
 
 
 def have_one_mask(kspace: NDArray[Any], mask: NDArray[np.bool_]) -> bool:

@@ -11,7 +11,7 @@ from bcdm.scans import arrays, fastmri, isolation, nifti
 from bcdm.scans.answers import Held, Request
 from bcdm.scans.complaints import refusal
 from bcdm.scans.formats import find_format
-from bcdm.scans.kspace import CHANCE, find_sampled, have_one_mask
+from bcdm.scans.kspace import CHANCE, find_sampled, has_origin_in_corner, have_one_mask
 from bcdm.scans.layout import shape_mask
 from bcdm.scans.limits import check_pieces
 from bcdm.scans.scan import Scan
@@ -120,6 +120,11 @@ def complete(scan: Scan) -> Scan:
         )
     if scan.mask is None and not have_one_mask(scan.data, mask):
         raise refusal(scan.path, "has slices with different masks: reconstruct them one by one")
+    if has_origin_in_corner(np.array(scan.data[len(scan.data) // 2])):
+        raise refusal(
+            scan.path,
+            "has the origin of k-space in a corner: store np.fft.fftshift(kspace, (-2, -1)) of it",
+        )
     facts = {
         **scan.facts,
         "coils": scan.data.shape[1],

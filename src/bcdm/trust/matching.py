@@ -3,11 +3,12 @@
 import torch
 
 from bcdm.checkpoint import Guest, Model, describe_operator
-from bcdm.checkpoint.kinds import CustomConfig
+from bcdm.checkpoint.kinds import CustomConfig, FamilyConfig
 from bcdm.checkpoint.operators import agree
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
-from bcdm.operators import LinearOperator
+from bcdm.operators import LinearOperator, Sense
+from bcdm.problems.receivers import Receivers
 
 __all__ = [
     "NOISE_FACTOR",
@@ -35,8 +36,10 @@ def find_unfamiliar(model: Model | Guest, measurement: Measurement) -> list[str]
     """
     if isinstance(model, Guest):
         return [""] * len(measurement.y)
-    if size := _explain_size(model, measurement.image.shape):
-        return [size] * len(measurement.y)
+    unfit = _explain_size(model, measurement.image.shape)
+    unfit = unfit or _explain_coils(model, measurement.operator)
+    if unfit:
+        return [unfit] * len(measurement.y)
     if model.familiarity is not None:
         return [verdict.reason for verdict in model.familiarity.judge(measurement)]
     reasons = []
@@ -84,6 +87,19 @@ def _explain_size(model: Model, shape: tuple[int, ...]) -> str:
     if low <= min(rows, columns) <= max(rows, columns) <= high:
         return ""
     return f"images of {rows} x {columns} pixels, and it is for sides of {low} to {high}"
+
+
+def _explain_coils(model: Model, operator: LinearOperator) -> str:
+    """Why so many coils are outside of a model's family; "" if they are not."""
+    family = model.config.operator
+    if not (isinstance(operator, Sense) and isinstance(family, FamilyConfig)):
+        return ""
+    known = [member.coils for member in family.members if isinstance(member, Receivers)]
+    count, most = operator.maps.shape[-3], max((high for _, high in known), default=0)
+    if not known or count <= most:
+        return ""
+    low = min(low for low, _ in known)
+    return f"{count} coils, and it is for {low} to {most}: compress them"
 
 
 def check_operator(

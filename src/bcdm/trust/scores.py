@@ -22,6 +22,7 @@ from bcdm.evaluation.signal import find_brightness
 from bcdm.measurement import Measurement
 from bcdm.noise import (
     NoiseEstimate,
+    counts_signal,
     estimate_from_coils,
     estimate_from_image,
     estimate_from_k_space,
@@ -30,7 +31,7 @@ from bcdm.operators import FourierMask, LinearOperator, PixelMask, Sense
 from bcdm.trust.heldout import score_held_out
 from bcdm.trust.looks import look
 
-__all__ = ["NAMES", "chi_square_of", "compare_noise", "find_scores"]
+__all__ = ["NAMES", "chi_square_of", "compare_noise", "counts_signal_as_noise", "find_scores"]
 
 NAMES = (
     "residual",
@@ -99,6 +100,15 @@ def _find_shares(measurement: Measurement) -> Tensor:
     y, mask = measurement.y, measurement.data_mask
     taken = torch.ones_like(y, dtype=torch.bool) if mask is None else mask.expand_as(y)
     return taken.flatten(1).sum(1).double().cpu() / measurement.back_projection[0].numel()
+
+
+def counts_signal_as_noise(measurement: Measurement) -> bool:
+    """Whether the noise level that data like these show is no more than an upper bound."""
+    operator = measurement.operator
+    if not isinstance(operator, Sense) or operator.maps.shape[-3] == 1:
+        return False
+    mask = operator.mask.cpu().numpy()
+    return counts_signal(mask.reshape(-1, *mask.shape[-2:])[0])
 
 
 def compare_noise(measurement: Measurement) -> float | None:

@@ -1,8 +1,10 @@
 """What speaks for a reconstruction and what against it, in words and as a light."""
 
-from math import isfinite
+from dataclasses import replace
+from math import inf, isfinite
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from bcdm.checkpoint import Guest, Model
@@ -11,9 +13,11 @@ from bcdm.measurement import Measurement
 from bcdm.trust.card import Check, Trust, find_light
 from bcdm.trust.comparing import compare
 from bcdm.trust.matching import find_unfamiliar, is_near
-from bcdm.trust.scores import chi_square_of, find_scores
+from bcdm.trust.scores import chi_square_of, counts_signal_as_noise, find_scores
 
 __all__ = ["assess", "judge_plainly"]
+
+_AS_READ = 0.1  # of the noise level at most, and the one stated is the one that the data show
 
 
 def assess(
@@ -45,6 +49,9 @@ def assess(
         zip(judge_plainly(model, measurement, preview, samples), rows, strict=True)
     ):
         compared = compare(usual, scores, float(reduced[number]), float(p_values[number]))
+        if reduced[number] < 1 and abs(scores.get("noise level", inf)) < _AS_READ:
+            one = measurement.select(torch.tensor([number]))
+            compared = [_excuse(check, one) for check in compared]
         # What is bad without any comparison is told first.
         bad = [check for check in plain if check.judgement == "bad"]
         rest = [check for check in plain if check.judgement != "bad"]
@@ -57,6 +64,21 @@ def assess(
             )
         )
     return cards
+
+
+def _excuse(check: Check, measurement: Measurement) -> Check:
+    """A doubt instead of a fault where the noise level is what the data show, and that too much.
+
+    Samples are then nearer to the data than that noise, whatever the model.
+    """
+    faulty = check.name == "residual" and check.judgement == "bad"
+    if not (faulty and counts_signal_as_noise(measurement)):
+        return check
+    reason = (
+        "the samples are nearer to the data than is usual for this model: noise read from data "
+        "without a full line counts signal, too; state the noise level if you know it"
+    )
+    return replace(check, judgement="doubtful", reason=reason)
 
 
 def judge_plainly(
