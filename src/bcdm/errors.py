@@ -17,7 +17,16 @@ __all__ = [
 Fault = Literal["input", "model", "machine"]
 """What to look at: the data and settings given, the model, or memory, disk and network."""
 
-_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+# Not every system has all of them.
+_MACHINE = {
+    getattr(errno, name)
+    for name in (
+        *("ENOSPC", "EDQUOT", "EIO", "ENOMEM", "EMFILE", "ENFILE"),
+        # Disks of a network, and such as were taken out.
+        *("ESTALE", "ETIMEDOUT", "ENOTCONN", "EHOSTDOWN", "EHOSTUNREACH", "EREMOTEIO", "ENODEV"),
+    )
+    if hasattr(errno, name)
+}
 
 
 class InputError(ValueError):

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bcdm.errors import InputError
+from bcdm.errors import InputError, MachineError, blames_machine
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -92,6 +92,7 @@ def hash_path(path: Path) -> str:
     """SHA-256 of a file, or of all files of a folder with their names."""
     digest = hashlib.sha256()
     try:
+        path.stat()  # what is not there has no files, either
         for file in _list_files(path):
             if path.is_dir():
                 # Names need not be UTF-8.
@@ -100,7 +101,8 @@ def hash_path(path: Path) -> str:
                 while block := stream.read(_BLOCK):
                     digest.update(block)
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
+        kind = MachineError if blames_machine(error) else InputError
+        raise kind(f"cannot read {path}: {error.strerror}") from None
     return digest.hexdigest()
 
 

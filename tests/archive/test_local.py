@@ -84,7 +84,20 @@ def test_an_unknown_device_stops_everything(job: Job) -> None:
     assert "'elsewhere' is no device: choose among ['cpu'" in str(done.exception)
 
 
-@pytest.mark.parametrize("wrong", [("--part", "3/2"), ("--part", "a"), ("--workers", "0")])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--part", "3/2"),
+        ("--part", "a"),
+        ("--workers", "0"),
+        ("--samples", "3"),
+        ("--batch", "0"),
+        ("--mask", "nowhere.npy"),
+        ("--mask", __file__),
+        ("--operator", "nothing I know"),
+        ("--key", "none"),
+    ],
+)
 def test_a_wrong_option_begins_nothing(job: Job, wrong: tuple[str, str]) -> None:
     """What is begun is held to its settings, so the right command would be refused after it."""
     run = ["archive", "run", job.source, job.out, "--model", job.model, *wrong]

@@ -11,6 +11,7 @@ import pytest
 import zarr
 from tests.archive.cases import FAST, find_hashes, open_job
 
+from bcdm.archive.files import Files
 from bcdm.archive.heads import begin
 from bcdm.archive.job import Job
 from bcdm.archive.listing import list_objects
@@ -141,6 +142,17 @@ def test_files_in_s3(bucket: str, rows, scanner: Path, tmp_path: Path) -> None:
     open_job(local).run(0)
     one, two = find_hashes(remote), find_hashes(local)
     assert one[0]["mean"] == two[0]["mean"]
+
+
+def test_an_archive_in_its_input_does_not_take_itself(
+    bucket: str, rows, scanner: Path, tmp_path: Path
+) -> None:
+    place = open_place(f"{bucket}/all")
+    np.savez(tmp_path / "a.npz", kspace=rows[:1])
+    for name in ("a.npz", "out/old.npz", "outer/b.npz"):
+        place.write(name, (tmp_path / "a.npz").read_bytes())
+    job = Job(f"{bucket}/all", f"{bucket}/all/out", str(scanner), shard=1, **FAST)
+    assert Files(job.source, open_place(job.out), 1).plan() == (2, None)
 
 
 def test_a_server_that_is_gone_is_no_fault_of_an_item(

@@ -6,6 +6,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import zarr
 from tests.archive.cases import find_hashes, open_job
 
 from bcdm.archive.job import Job
@@ -85,6 +86,23 @@ def test_a_damaged_chunk_costs_its_rows(table: Path) -> None:
     )
     with pytest.raises(InputError, match="cannot be read at row 5"):
         entries[5].fit()
+
+
+@pytest.mark.parametrize("damage", ["cut", "noise"])
+def test_a_damaged_chunk_of_gzip_costs_its_rows(rows, tmp_path: Path, damage: str) -> None:
+    group = zarr.create_group(tmp_path / "t.zarr", zarr_format=3)
+    group.create_array(
+        "kspace", data=rows, chunks=(4, *rows.shape[1:]), compressors=zarr.codecs.GzipCodec()
+    )
+    chunk = tmp_path / "t.zarr/kspace/c/1/0/0/0"
+    packed = chunk.read_bytes()
+    half = len(packed) // 2
+    chunk.write_bytes(packed[:half] + (b"" if damage == "cut" else bytes(half)))
+    entries = list(Table(str(tmp_path / "t.zarr"), 100).read(0, refuse))
+    for entry in entries[4:8]:
+        with pytest.raises(InputError, match="cannot be read at row"):
+            entry.fit()
+    assert len(entries) == 10
 
 
 @pytest.mark.parametrize("shape", [(16, 16), (2, 3, 4, 5, 6)])

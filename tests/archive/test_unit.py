@@ -222,6 +222,28 @@ def test_a_marker_that_came_in_between_stays(job: Job, monkeypatch) -> None:
     assert len(list(marker.parent.iterdir())) == 3
 
 
+def test_a_commit_whose_answer_is_lost_keeps_what_it_commits(job: Job, monkeypatch) -> None:
+    unit, create = open_job(job), Folder.create
+
+    def lose(place: Folder, name: str, content: bytes) -> bool:
+        assert create(place, name, content)
+        raise MachineError("the connection was lost")
+
+    def ask_twice(place: Folder, name: str, content: bytes) -> bool:
+        create(place, name, content)
+        return create(place, name, content)
+
+    monkeypatch.setattr(Folder, "create", lose)
+    with pytest.raises(MachineError, match="was lost"):
+        unit.run(0)
+    monkeypatch.setattr(Folder, "create", ask_twice)
+    assert unit.run(0).state == "there"
+    assert unit.run(1).state == "new"
+    for shard in (0, 1):
+        marker = read_marker(unit.place, shard, unit.head.id)
+        assert hash_shard(unit.place, marker.stem, marker.hashes) == marker.hashes
+
+
 def test_a_full_disk_stops_and_leaves_nothing_half(job: Job, monkeypatch) -> None:
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -286,6 +308,51 @@ def test_a_disk_that_is_gone_fails_no_item(scanner: Path, rows, tmp_path: Path) 
         unit.run(0)
     (tmp_path / "away").rename(folder)
     assert unit.run(0).counts.status == {"done": 1}
+
+
+@pytest.mark.parametrize("left", ["nothing", "an empty folder"])
+def test_a_disk_that_goes_in_mid_shard_fails_no_item(
+    scanner: Path, rows, tmp_path: Path, left: str
+) -> None:
+    """As an unmounted one does: its folder is there, and empty."""
+    folder = tmp_path / "files"
+    folder.mkdir()
+    for name in "abc":
+        np.savez(folder / f"{name}.npz", kspace=rows[:1])
+    settings = {**FAST, "batch": 1}
+    unit = open_job(Job(str(folder), str(tmp_path / "o"), str(scanner), noise_std=2.5, **settings))
+
+    def unplug(_: Progress) -> None:
+        if folder.is_dir() and any(folder.iterdir()):
+            folder.rename(tmp_path / "away")
+            if left != "nothing":
+                folder.mkdir()
+
+    with pytest.raises(MachineError, match="mount it"):
+        unit.run(0, unplug)
+    if left != "nothing":
+        folder.rmdir()
+    (tmp_path / "away").rename(folder)
+    assert unit.run(0).counts.status == {"done": 3}
+
+
+@pytest.mark.parametrize("code", [errno.ESTALE, errno.EIO])
+def test_a_disk_that_fails_fails_no_item(
+    scanner: Path, rows, tmp_path: Path, monkeypatch, code: int
+) -> None:
+    """While a file is hashed; while it is read is `test_volumes`."""
+    np.savez(tmp_path / "a.npz", kspace=rows[:1])
+    unit = open_job(Job(str(tmp_path / "a.npz"), str(tmp_path / "o"), str(scanner), **FAST))
+    opened = Path.open
+
+    def fail(path: Path, *given: object, **named: object) -> object:
+        if path.name == "a.npz":
+            raise OSError(code, "the disk is gone")
+        return opened(path, *given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Path, "open", fail)
+    with pytest.raises(MachineError, match="the disk is gone"):
+        unit.run(0)
 
 
 def test_a_shard_is_a_few_files(job: Job) -> None:

@@ -1,6 +1,8 @@
 """Results: never a partial file under a final name, and their provenance in each."""
 
+import errno
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bcdm.errors import InputError
+from bcdm.errors import InputError, MachineError
 from bcdm.scans import LIMIT_BYTES, Limits, Results, read_provenance, read_scan, write_results
 from bcdm.scans.answers import answer, receive
 from bcdm.scans.complaints import library
@@ -52,6 +54,20 @@ def test_a_missing_package_is_one_line() -> None:
     words = r"a.x needs the package nowhere: pip install 'bcdm"
     with pytest.raises(InputError, match=words), library(Path("a.x")):
         import nowhere  # noqa: F401
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (errno.EIO, MachineError),
+        (errno.ESTALE, MachineError),
+        (errno.EINVAL, InputError),
+        (errno.ENOMEM, InputError),  # a damaged file may declare more than there is
+    ],
+)
+def test_a_disk_that_fails_is_no_fault_of_the_file(code: int, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match=r"a.x cannot be read"), library(Path("a.x")):
+        raise OSError(code, os.strerror(code))
 
 
 def test_faults_of_our_own_are_not_blamed_on_the_file(tmp_path: Path) -> None:

@@ -2,9 +2,10 @@
 
 import hashlib
 import json
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from bcdm.archive.entries import Entry, Fit, fail
 from bcdm.archive.listing import find_root, list_objects, walk
 from bcdm.archive.places import Place, is_remote, open_place
-from bcdm.errors import InputError, MachineError
+from bcdm.errors import InputError, MachineError, blames_machine
 from bcdm.files import hash_path
 from bcdm.scans import Scan, read_scan
 from bcdm.text import printable
@@ -77,9 +78,7 @@ class Files:
         if held is None:
             raise InputError(f"{self._place} lacks the list of shard {shard}: begin it anew")
         root = self._split()[0]
-        if not is_remote(root) and not Path(root).is_dir():
-            # Not a fault of each file: a disk that is gone would else fail an item after the other.
-            raise MachineError(f"{root} is not there: mount it, and go on by the same command")
+        _check_mounted(root)
         for line in held.splitlines():
             yield from self._read_file(root, json.loads(line), fit)
 
@@ -94,6 +93,10 @@ class Files:
                 scan = read_scan(path, self._mask, self._key)
                 content = hash_path(path)
         except (InputError, OSError) as error:
+            # Not a fault of each file: a disk that is gone would else fail an item after the other.
+            _check_mounted(root)
+            if isinstance(error, OSError) and blames_machine(error):
+                raise MachineError(f"{shown} cannot be read: {error.strerror}") from error
             own = hashlib.sha256(json.dumps(name).encode()).hexdigest()
             yield Entry(own, shown, fail(error))
             return
@@ -122,7 +125,9 @@ class Files:
 
     def _list(self) -> tuple[str, Iterator[str]]:
         if is_remote(self._text):
-            return list_objects(self._text)
+            root, names = list_objects(self._text)
+            own, above = f"{self._place}/", f"{root}/"
+            return root, (name for name in names if not f"{above}{name}".startswith(own))
         root, parts = self._split()
         if Path(self._text).is_file():
             return root, iter(parts)
@@ -135,6 +140,16 @@ class Files:
         own = None if is_remote(str(self._place)) else Path(str(self._place)).resolve()
         whole = root.resolve()
         return (name for name in names if own is None or own not in (whole / name).parents)
+
+
+def _check_mounted(root: str) -> None:
+    """Where a disk is gone, its folder is gone or empty: the list of files says there were some."""
+    if is_remote(root):
+        return
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(root) as entries:
+        if next(entries, None) is not None:
+            return
+    raise MachineError(f"{root} is not there or empty: mount it, and go on by the same command")
 
 
 @contextmanager

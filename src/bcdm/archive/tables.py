@@ -1,6 +1,7 @@
 """Items that are rows of one large array: zarr, on a disk or in an object store, or HDF5."""
 
 import hashlib
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Table", "is_table"]
 
 _BLOCK_BYTES = 1 << 25
+# What libraries say of a chunk that cannot be unpacked.
+_DAMAGE = (OSError, ValueError, RuntimeError, EOFError, zlib.error)
 _MASK, _NOISE = "mask", "noise_std"
 
 
@@ -203,7 +206,7 @@ def _read_rows(array: Any, start: int, stop: int) -> "list[NDArray[Any] | Except
     """Some rows, or what is wrong with them."""
     try:
         return list(np.asarray(array[start:stop]))
-    except (OSError, ValueError, RuntimeError):
+    except _DAMAGE:
         # A damaged chunk costs the rows in it, and no others.
         return [_read_row(array, row) for row in range(start, stop)]
 
@@ -211,7 +214,7 @@ def _read_rows(array: Any, start: int, stop: int) -> "list[NDArray[Any] | Except
 def _read_row(array: Any, row: int) -> "NDArray[Any] | Exception":
     try:
         return np.asarray(array[row])
-    except (OSError, ValueError, RuntimeError) as error:
+    except _DAMAGE as error:
         return error
 
 

@@ -28,6 +28,7 @@ from bcdm.archive.markers import (
 from bcdm.archive.objects import blaming_store
 from bcdm.archive.places import Place, open_place
 from bcdm.archive.store import ShardWriter, find_room, remove_shard
+from bcdm.archive.tables import is_table
 from bcdm.checkpoint import Model, load
 from bcdm.checkpoint.given import read_operator
 from bcdm.errors import MachineError, ShapeError, blames_machine
@@ -37,7 +38,7 @@ from bcdm.reconstruction.items import Given, Outcome, Plan, reconstruct_items
 from bcdm.scans import Scan
 from bcdm.trust import judge_spacing
 
-__all__ = ["Finished", "Unit", "open_unit"]
+__all__ = ["Finished", "Unit", "check_job", "open_unit"]
 
 
 @dataclass(frozen=True)
@@ -156,20 +157,33 @@ class Unit:
         # A name of its own: where there are no locks, two may be at it.
         stem = f"{name_shard(shard)}-{secrets.token_hex(4)}"
         try:
-            with blaming_store(f"{self.place} cannot be written"):
-                marker, counts = self._write(shard, stem, on_step, on_item)
-            is_first = self.place.create(name_marker(shard), marker.encode())
-        except BaseException as error:
-            with suppress(OSError, MachineError):
-                remove_shard(self.place, stem)
-            if isinstance(error, OSError) and blames_machine(error):
+            try:
+                with blaming_store(f"{self.place} cannot be written"):
+                    marker, counts = self._write(shard, stem, on_step, on_item)
+            except BaseException:
+                with suppress(OSError, MachineError):
+                    remove_shard(self.place, stem)
+                raise
+            return Finished("new" if self._commit(marker) else "there", counts)
+        except OSError as error:
+            if blames_machine(error):
                 raise MachineError(f"{self.place}: {error.strerror}") from error
             raise
-        if is_first:
-            return Finished("new", counts)
-        # Somebody was faster, and has written the same.
-        remove_shard(self.place, stem)
-        return Finished("there", counts)
+
+    def _commit(self, marker: Marker) -> bool:
+        """Creates the marker of a shard that is written; whether it is the one that counts.
+
+        A store's answer may be lost although it did what was asked: then nothing is removed, or
+        the marker would say that a shard is finished whose arrays are gone.
+        """
+        if self.place.create(name_marker(marker.shard), marker.encode()):
+            return True
+        # Somebody was faster and has written the same, unless it was we, and asked twice.
+        there = read_marker(self.place, marker.shard, self.head.id)
+        if there is not None and there.stem == marker.stem:
+            return True
+        remove_shard(self.place, marker.stem)
+        return False
 
     def _write(
         self,
@@ -222,7 +236,25 @@ class Unit:
 
 def open_unit(job: Job, head: Head) -> Unit:
     """Loads what a worker needs."""
-    place, model = open_place(job.out), load(job.model).to(job.device)
+    place = open_place(job.out)
+    model, plan, fit = _open_model(job)
+    return Unit(place, head, open_source(job, place, head.lists), model, plan, fit, job.cards)
+
+
+def check_job(job: Job) -> None:
+    """Refuses settings that cannot be used, before an archive is held to them.
+
+    Raises:
+        InputError: What is wrong.
+    """
+    _, _, fit = _open_model(job)
+    if is_table(job.source):
+        next(open_source(job, open_place(job.out)).read(0, fit), None)
+
+
+def _open_model(job: Job) -> tuple[Model, Plan, Fit]:
+    """The model of a job, how to sample it, and how files get into its units."""
+    model = load(job.model).to(job.device)
     operator = None
     if job.operator is not None:
         operator = read_operator(job.operator, (model.shape[-2], model.shape[-1]))
@@ -239,4 +271,4 @@ def open_unit(job: Job, head: Head) -> Unit:
         std = job.noise_std if noise_std is None else noise_std
         return fit_scan(scan, model, noise_std=std, operator=operator)
 
-    return Unit(place, head, open_source(job, place, head.lists), model, plan, fit, job.cards)
+    return model, plan, fit

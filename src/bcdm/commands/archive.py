@@ -79,10 +79,10 @@ def run(
     """
     require("zarr")
     from bcdm.archive.cluster import protect, run_ray
-    from bcdm.archive.heads import begin
+    from bcdm.archive.heads import begin, read_head
     from bcdm.archive.job import Job
     from bcdm.archive.local import count_processors, run_local
-    from bcdm.archive.places import is_remote
+    from bcdm.archive.places import is_remote, open_place
     from bcdm.archive.progress import Tally
     from bcdm.archive.shards import choose_part
     from bcdm.errors import InputError
@@ -118,6 +118,11 @@ def run(
         threads=threads,
         device=device,
     )
+    if read_head(open_place(job.out)) is None:
+        # Here, because it loads the model, which takes longer than to go on.
+        from bcdm.archive.unit import check_job
+
+        check_job(job)
     head = begin(job, say)
     shards = range(head.shards) if part is None else choose_part(part, head.shards)
     count = workers or (1 if part else count_processors())

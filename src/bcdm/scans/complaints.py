@@ -1,10 +1,11 @@
 """How any library's complaint about a file becomes one line that names the file."""
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bcdm.errors import InputError, MachineError
+from bcdm.errors import InputError, MachineError, blames_machine
 
 __all__ = ["library", "refusal", "show"]
 
@@ -47,7 +48,15 @@ def library(path: Path, deed: str = "read", fix: str = "export it anew") -> Iter
         text = f"needs the package {error.name}: pip install 'bcdm[formats]'"
         raise refusal(path, text) from error
     except Exception as error:
+        if deed == "read" and isinstance(error, OSError) and _blames_disk(error):
+            text = f"{path} cannot be read ({error.strerror}): check the disk that it lies on"
+            raise MachineError(show(text)) from error
         words = " ".join(f"{error}".split()) or type(error).__name__
         if len(words) > _LONGEST_REASON:
             words = words[:_LONGEST_REASON] + "..."
         raise refusal(path, f"cannot be {deed} ({words}): {fix}") from error
+
+
+def _blames_disk(error: OSError) -> bool:
+    """Memory may be short because a file declares too much; a disk has no such excuse."""
+    return blames_machine(error) and error.errno != errno.ENOMEM
