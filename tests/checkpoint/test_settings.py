@@ -268,3 +268,17 @@ def test_settings_are_told_in_one_line(name: str) -> None:
     texts = [repr(one) for one in (config, *inside) if isinstance(one, Settings)]
     assert len(texts) >= 5
     assert [text for text in texts if len(text) > 120 or "\n" in text] == []
+
+
+@pytest.mark.parametrize(
+    ("operator", "words"),
+    [
+        ("{kind: gaussian_blur, std: 1000000}", "leaves nothing of 16 x 16 pixels"),
+        ("{kind: radon, angles: 1000000000}", "too many to measure of 16 x 16 pixels"),
+        ("{kind: radon, angles: 9, detectors: 1000000000}", "too many to measure"),
+    ],
+)
+def test_operators_far_larger_than_the_image_are_refused(operator: str, words: str) -> None:
+    """Before memory is taken for them: a service is sent such settings."""
+    with pytest.raises(InputError, match=words):
+        build_operator(parse_operator(operator), (16, 16))

@@ -1,5 +1,6 @@
 """The list of jobs: taken once, handed back, given up, never lost."""
 
+import sqlite3
 import time
 from pathlib import Path
 
@@ -97,7 +98,7 @@ def test_after_a_kill_of_everything_all_wait_again(jobs: Jobs, tmp_path: Path) -
     jobs.cancel("b")
     jobs.close()
     again = Jobs(tmp_path / "jobs.sqlite")
-    assert again.hand_back_all() == 2
+    assert again.hand_back_all(5) == 2
     assert {name: again.find(name).state for name in "abc"} == {
         "a": "waiting",
         "b": "cancelled",
@@ -105,6 +106,40 @@ def test_after_a_kill_of_everything_all_wait_again(jobs: Jobs, tmp_path: Path) -
     }
     assert again.find("a").attempts == 0, "nobody is to blame"
     assert again.take("one", 60).id == "a"
+
+
+def test_a_job_that_ends_everything_is_given_up(jobs: Jobs) -> None:
+    add(jobs, "a", "b")
+    for _ in range(4):  # b gets further every time
+        jobs.take("one", 60)
+        jobs.take("two", 60)
+        found = jobs.find("b")
+        assert found is not None
+        jobs.renew("b", "two", 60, found.progress + 0.1)
+        jobs.hand_back_all(3)
+    states = [jobs.find(name).state for name in "ab"]
+    assert states == ["failed", "waiting"]
+    assert "every time that it had begun it" in jobs.find("a").summary
+
+
+def test_a_commit_that_fails_is_no_lasting_harm(jobs: Jobs) -> None:
+    """As on a full disk: what was to be written is not, and the next change is."""
+    real = jobs._base
+
+    class Failing:
+        in_transaction = True
+
+        def execute(self, text: str, *values: object) -> object:
+            if text == "COMMIT":
+                raise sqlite3.OperationalError("database or disk is full")
+            return real.execute(text, *values)
+
+    jobs._base = Failing()  # type: ignore[assignment]
+    with pytest.raises(sqlite3.OperationalError):
+        add(jobs, "a")
+    jobs._base = real
+    add(jobs, "b")
+    assert jobs.list_names() == {"b"}
 
 
 def test_cancelled_ones_are_told_and_old_ones_found(jobs: Jobs) -> None:

@@ -1,5 +1,6 @@
 """Files of jobs: closed to others, and nothing is left of what failed."""
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -41,6 +42,29 @@ def test_a_result_that_cannot_be_packed_leaves_nothing(
     monkeypatch.setattr(routes, "pack", fail)
     with pytest.raises(OSError, match="No space"):
         routes.fetch_result(JOB, service, None)
+    assert list((tmp_path / "incoming").iterdir()) == []
+
+
+@pytest.mark.parametrize("wanted", ["bytes=0-3", "bytes=99999-", "nothing"])
+def test_a_result_that_was_sent_leaves_nothing(service: Any, tmp_path: Path, wanted: str) -> None:
+    """However much of it was asked for."""
+    (service.shelves.find(JOB).out / "a.npz").write_bytes(b"held")
+    answer, sent = routes.fetch_result(JOB, service, None), []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "headers": [(b"range", wanted.encode())],
+        "extensions": {},
+    }
+    asyncio.run(answer(scope, receive, send))
+    assert sent[0]["status"] == {"bytes=0-3": 206, "bytes=99999-": 416, "nothing": 400}[wanted]
     assert list((tmp_path / "incoming").iterdir()) == []
 
 

@@ -53,6 +53,13 @@ def test_means_are_drawn_together_and_answered_apart() -> None:
         assert failed["ends"][0]["state"] == "failed"
         assert "KeyError at test_worker.py" in failed["kind"]
         assert "text" not in str(failed), "the log must not quote it"
+        assert failed["ends"][0]["is_ours"]
+        # What one file does to the service is none of the others' business.
+        files = [[f"/jobs/{name}", {}] for name in ("d", "broken", "e")]
+        worker._means.append({"means": 4, "files": files})
+        worker._answer_means()
+        (mixed,) = gateway.receive() or []
+        assert [one["state"] for one in mixed["ends"]] == ["done", "failed", "done"]
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,8 @@ __all__ = [
     "check_size",
 ]
 
+_PER_PIXEL = 64  # numbers that are measured, at most: more would fill any memory
+
 
 def build_preparation(config: settings.DataConfig) -> Preparation:
     """How source images become network images; `source_range` must be known by now."""
@@ -127,8 +129,13 @@ def build_operator(config: kinds.SingleOperatorConfig, size: tuple[int, int]) ->
     if isinstance(config, kinds.BlockMeanConfig):
         return BlockMean(config.factor, config.scaling)
     if isinstance(config, kinds.BlurConfig):
+        if config.std > max(size):
+            raise InputError(f"a blur of std {config.std:g} leaves nothing of {_show(size)} pixels")
         return CircularBlur(draw_gaussian_kernel(config.std), size)
     if isinstance(config, kinds.RadonConfig):
+        count = config.angles * (config.detectors or max(size))
+        if count > _PER_PIXEL * size[0] * size[1]:
+            raise InputError(f"{count} numbers are too many to measure of {_show(size)} pixels")
         whole = 180.0 if config.source_distance is None else 360.0
         return Radon(
             space_angles(config.angles, config.arc or whole),
@@ -143,6 +150,10 @@ def build_operator(config: kinds.SingleOperatorConfig, size: tuple[int, int]) ->
     if isinstance(config, kinds.NothingConfig):
         return PixelMask(torch.zeros(size, dtype=torch.bool))
     return Identity()
+
+
+def _show(size: tuple[int, int]) -> str:
+    return f"{size[0]} x {size[1]}"
 
 
 def build_schedule(config: settings.ScheduleConfig) -> Schedule:

@@ -3,18 +3,21 @@
 import os
 import secrets
 import selectors
+import sqlite3
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from bcdm.errors import InputError, MachineError
 from bcdm.service.asked import Asked
 from bcdm.service.channel import Message
 from bcdm.service.jobs import Conclusion, FullError, Jobs
-from bcdm.service.journal import Journal
+from bcdm.service.journal import Journal, find_place
 from bcdm.service.metrics import Metrics
 from bcdm.service.settings import ServiceSettings
 from bcdm.service.shelves import Shelf, Shelves
@@ -28,6 +31,7 @@ _PAUSE_SECONDS = 5.0
 _MEANS = 64  # that wait at most
 _MEANS_AT_ONCE = 8  # that a worker is given in one lot
 _LOTS = 8  # that a worker has at most
+_DIED = "every worker that began it died: it may need more memory than there is"
 
 
 @dataclass(eq=False)
@@ -66,8 +70,12 @@ class Dispatcher:
         self._hands: list[Hand] = []
         self._means: deque[_Mean] = deque()
         self._begun: dict[int, list[_Mean]] = {}
+        # What may have killed a worker goes on without company, so that it alone is to blame.
+        self._doubtful: deque[_Mean] = deque()
+        self._suspects: set[str] = set()
+        self._unheard: deque[tuple[Hand, Message | None]] = deque()
         self._number, self._stopping, self._deadline = 0, False, 0.0
-        self._pause, self._tidied, self._failures = 0.0, 0.0, 0
+        self._pause, self._tidied = 0.0, 0.0
         self._selector = selectors.DefaultSelector()
         self._bell, self._ring = os.pipe()
         self._thread = threading.Thread(target=self._run, name="dispatcher", daemon=True)
@@ -115,17 +123,22 @@ class Dispatcher:
 
     def _run(self) -> None:
         while not self._is_over():
-            try:
-                self._turn()
-            except Exception as error:
-                # Jobs are on the disk: whatever it was, going on is better than silence.
-                self._journal.note("dispatcher failed", {"kind": type(error).__name__})
-                time.sleep(_LISTEN_SECONDS)
+            self._turn()
         for hand in self._hands[:]:
-            self._dismiss(hand)
-        for mean in [*self._means, *(one for some in self._begun.values() for one in some)]:
+            self._try(partial(self._dismiss, hand))
+        begun = [one for some in self._begun.values() for one in some]
+        for mean in [*self._means, *self._doubtful, *begun]:
             if not mean.answer.cancelled():
                 mean.answer.set_exception(FullError())
+
+    def _try(self, step: Callable[[], None]) -> None:
+        """Jobs are on the disk: whatever it was, going on is better than silence."""
+        try:
+            step()
+        except Exception as error:
+            facts = {"kind": type(error).__name__, "place": find_place(error)}
+            self._journal.note("dispatcher failed", facts)
+            time.sleep(_LISTEN_SECONDS)
 
     def _is_over(self) -> bool:
         if not self._stopping:
@@ -134,25 +147,52 @@ class Dispatcher:
         return is_idle or time.monotonic() > self._deadline
 
     def _turn(self) -> None:
-        self._hire()
+        """One round; where the list cannot be written, what needs no list goes on."""
+        steps = [self._hire, self._listen, self._hear, self._watch, self._hand_out_doubtful]
+        if not self._stopping:
+            steps.append(self._hand_out)
+        for step in [*steps, self._hand_out_means, self._forget]:
+            self._try(step)
+
+    def _listen(self) -> None:
         for key, _ in self._selector.select(timeout=_LISTEN_SECONDS):
             if key.data is None:
                 os.read(self._bell, 1 << 12)
+                continue
+            hand: Hand = key.data
+            messages = hand.channel.receive()
+            if messages is None:
+                self._selector.unregister(hand.channel)
+                self._unheard.append((hand, None))
             else:
-                self._listen(key.data)
+                self._unheard.extend((hand, one) for one in messages)
+
+    def _hear(self) -> None:
+        """What workers said, in order; what cannot be written down now is heard again."""
+        while self._unheard:
+            hand, message = self._unheard[0]
+            try:
+                if hand in self._hands:
+                    self._heed(hand, message)
+            except (sqlite3.Error, OSError):
+                raise
+            except Exception:
+                self._unheard.popleft()
+                raise
+            self._unheard.popleft()
+
+    def _watch(self) -> None:
+        """Ends what says nothing any more, and tells workers what is not wanted any more."""
         for name, worker in self._jobs.list_lapsed():
-            for hand in [one for one in self._hands if one.name == worker]:
-                self._journal.note("lease ran out", {"job": name, "worker": worker})
+            self._journal.note("lease ran out", {"job": name, "worker": worker})
+            found = [one for one in self._hands if one.name == worker and one.job == name]
+            for hand in found:
                 self._bury(hand, kill=True)
+            if not found:  # the list could not be written when it ended
+                self._jobs.hand_back(name, worker, self._settings.attempts, _DIED)
         for name in self._jobs.list_to_cancel():
             for hand in [one for one in self._hands if one.job == name]:
                 hand.send({"cancel": name})
-        if not self._stopping and time.monotonic() > self._pause:
-            self._hand_out()
-        self._hand_out_means()
-        if time.monotonic() - self._tidied > _TIDY_SECONDS:
-            self._tidied = time.monotonic()
-            self._forget()
 
     def _hire(self) -> None:
         """As many workers as there should be."""
@@ -171,77 +211,100 @@ class Dispatcher:
 
     def _dismiss(self, hand: Hand) -> None:
         """Ends a worker; its job waits again, and nobody is to blame."""
-        self._selector.unregister(hand.channel)
-        self._hands.remove(hand)
-        hand.end(kill=True)
+        self._let_go(hand, kill=True)
         if hand.job is not None:
             self._jobs.hand_back(hand.job, hand.name, 0)
             self._journal.note("handed back", {"job": hand.job})
 
-    def _bury(self, hand: Hand, *, kill: bool) -> None:
-        """A worker has died, or must: what it had waits again."""
-        self._selector.unregister(hand.channel)
+    def _let_go(self, hand: Hand, *, kill: bool) -> None:
+        with suppress(KeyError, ValueError):  # it was closed by the other end
+            self._selector.unregister(hand.channel)
         self._hands.remove(hand)
         hand.end(kill=kill)
+
+    def _bury(self, hand: Hand, *, kill: bool) -> None:
+        """A worker has died, or must: what it had waits again."""
+        self._let_go(hand, kill=kill)
         self._metrics.count("worker_deaths_total")
-        state = None
-        if hand.job is not None:
-            reason = "every worker that began it died: it may need more memory than there is"
-            state = self._jobs.hand_back(hand.job, hand.name, self._settings.attempts, reason)
-            self._metrics.count("handed_back_total")
-        self._journal.note("worker died", {"worker": hand.name, "job": hand.job, "state": state})
         if hand.process is None:
             # It never came to life: another one at once would not, either.
             self._pause = time.monotonic() + _PAUSE_SECONDS
-        for mean in [one for number in hand.means for one in self._begun.pop(number, [])]:
+        means = [one for number in hand.means for one in self._begun.pop(number, [])]
+        for mean in means:
             mean.attempts += 1
             if mean.attempts < self._settings.attempts:
-                self._means.appendleft(mean)
+                self._doubtful.append(mean)
             else:
-                mean.answer.set_result(Conclusion("failed", summary="every worker died of it"))
+                mean.answer.set_result(Conclusion("failed", summary=_DIED, is_ours=True))
+        state = None
+        if hand.job is not None:
+            # It is not to blame for what a mean may have done.
+            most = 0 if means else self._settings.attempts
+            if means:
+                self._suspects.add(hand.job)
+            state = self._jobs.hand_back(hand.job, hand.name, most, _DIED)
+            self._metrics.count("handed_back_total")
+        self._journal.note("worker died", {"worker": hand.name, "job": hand.job, "state": state})
 
-    def _listen(self, hand: Hand) -> None:
-        messages = hand.channel.receive()
-        if messages is None:
+    def _heed(self, hand: Hand, message: Message | None) -> None:
+        if message is None:
             self._bury(hand, kill=False)
-            return
-        for message in messages:
-            if "ready" in message:
-                hand.process = int(message["ready"])
-            elif "means" in message:
-                self._answer(hand, message)
-            elif "end" in message:
-                self._conclude(hand, message)
-            else:
-                hand.progress = float(message.get("progress", hand.progress))
-                if hand.job is not None:
-                    self._jobs.renew(hand.job, hand.name, self._settings.lease, hand.progress)
+        elif "ready" in message:
+            hand.process = int(message["ready"])
+        elif "means" in message:
+            self._answer(hand, message)
+        elif "end" in message:
+            self._conclude(hand, message)
+        else:
+            hand.progress = float(message.get("progress", hand.progress))
+            if hand.job is not None:
+                self._jobs.renew(hand.job, hand.name, self._settings.lease, hand.progress)
+        if hand.job is None and not hand.means:
+            hand.is_apart = False
+
+    def _hand_out_doubtful(self) -> None:
+        """Each to a worker that has nothing else, before this one is given a job."""
+        for hand in self._hands:
+            is_idle = hand.process is not None and hand.job is None and not hand.means
+            if is_idle and self._doubtful:
+                self._give(hand, [self._doubtful.popleft()])
+                hand.is_apart = True
 
     def _hand_out(self) -> None:
+        if time.monotonic() < self._pause:
+            return
         for hand in self._hands:
-            if hand.process is None or hand.job is not None:
+            if hand.process is None or hand.job is not None or hand.is_apart:
+                continue
+            if hand.means and self._suspects:
                 continue
             job = self._jobs.take(hand.name, self._settings.lease)
             if job is None:
                 return
             hand.job, hand.progress = job.id, job.progress
+            hand.is_apart = job.id in self._suspects
             folder = str(self._shelves.find(job.id).folder)
             hand.send({"job": job.id, "folder": folder, "asked": job.asked.model_dump()})
             self._metrics.count("job_waiting_seconds_total", amount=time.time() - job.created)
             self._journal.note("begun", {"job": job.id, "attempt": job.attempts})
 
     def _conclude(self, hand: Hand, message: Message) -> None:
-        name, end, hand.job = message["job"], Conclusion(**message["end"]), None
-        if message["kind"]:
-            self._journal.note("job failed", {"job": name, "kind": message["kind"]})
+        name, end = message["job"], Conclusion(**message["end"])
         if end.state == "waiting":
-            # Memory or disk: it may be better later.
+            # Memory or disk: it may be better later. A disk that is full is no fault of the job.
             self._pause = time.monotonic() + _PAUSE_SECONDS
-            state = self._jobs.hand_back(name, hand.name, self._settings.attempts, end.summary)
+            most = 0 if end.is_ours else self._settings.attempts
+            state = self._jobs.hand_back(name, hand.name, most, end.summary)
+            hand.job = None
             self._metrics.count("handed_back_total")
             self._journal.note("handed back", {"job": name, "state": state})
             return
-        if not self._jobs.conclude(name, hand.name, end):
+        is_its = self._jobs.conclude(name, hand.name, end)
+        hand.job = None
+        self._suspects.discard(name)
+        if message["kind"]:
+            self._journal.note("job failed", {"job": name, "kind": message["kind"]})
+        if not is_its:
             return
         self._metrics.count("jobs_concluded_total", {"state": end.state})
         job = self._jobs.find(name)
@@ -254,23 +317,30 @@ class Dispatcher:
     def _hand_out_means(self) -> None:
         """To a worker without a job if there is one; it draws together what came meanwhile."""
         while self._means:
-            free = [one for one in self._hands if one.process and len(one.means) < _LOTS]
+            free = [
+                one
+                for one in self._hands
+                if one.process and len(one.means) < _LOTS and not one.is_apart
+            ]
             hand = min(free, key=lambda one: (len(one.means), one.job is not None), default=None)
             some = [] if hand is None else self._take_means()
             if hand is None or not some:
                 return
-            self._number += 1
-            hand.means.append(self._number)
-            self._begun[self._number] = some
-            files = [[str(one.shelf.folder), one.asked.model_dump()] for one in some]
-            hand.send({"means": self._number, "files": files})
+            self._give(hand, some)
+
+    def _give(self, hand: Hand, some: list[_Mean]) -> None:
+        self._number += 1
+        hand.means.append(self._number)
+        self._begun[self._number] = some
+        files = [[str(one.shelf.folder), one.asked.model_dump()] for one in some]
+        hand.send({"means": self._number, "files": files})
 
     def _take_means(self) -> list[_Mean]:
         """Some that wait; whoever went away meanwhile is left out."""
         some: list[_Mean] = []
         while self._means and len(some) < _MEANS_AT_ONCE:
             mean = self._means.popleft()
-            if mean.attempts or mean.answer.set_running_or_notify_cancel():
+            if mean.answer.set_running_or_notify_cancel():
                 some.append(mean)
         return some
 
@@ -285,7 +355,10 @@ class Dispatcher:
             mean.answer.set_result(Conclusion(**end))
 
     def _forget(self) -> None:
-        """Removes jobs that were finished long ago, and their files."""
+        """Now and then removes jobs that were finished long ago, and their files."""
+        if time.monotonic() - self._tidied < _TIDY_SECONDS:
+            return
+        self._tidied = time.monotonic()
         for job in self._jobs.list_old(time.time() - 3600 * self._settings.keep_hours):
             self._shelves.find(job.id).remove()
             self._jobs.remove(job.id)

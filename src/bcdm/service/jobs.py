@@ -87,11 +87,14 @@ class Conclusion:
         state: Any but "running"; "waiting" hands it back.
         light: Of its trust card.
         summary: What the card says, or why there is no result.
+        is_ours: Whether the service failed, and not at what it was sent: a disk without room, or
+            a fault of its own.
     """
 
     state: State
     light: str | None = None
     summary: str = ""
+    is_ours: bool = False
 
 
 class Jobs:
@@ -116,10 +119,12 @@ class Jobs:
             self._base.execute("BEGIN IMMEDIATE")
             try:
                 yield self._base
+                self._base.execute("COMMIT")
             except BaseException:
-                self._base.execute("ROLLBACK")
+                # A disk that is full may have ended it already.
+                if self._base.in_transaction:
+                    self._base.execute("ROLLBACK")
                 raise
-            self._base.execute("COMMIT")
 
     def add(self, name: str, owner: str, asked: AskedJob, most: int) -> None:
         """Accepts a job.
@@ -244,12 +249,22 @@ class Jobs:
         state: State = "cancelled" if row is None else row[0]
         return state
 
-    def hand_back_all(self) -> int:
-        """At the start: what ran when everything was killed waits again."""
-        with self._lock:
-            rows = self._base.execute(
-                "SELECT id, worker FROM jobs WHERE state = 'running'"
-            ).fetchall()
+    def hand_back_all(self, most: int) -> int:
+        """At the start: what ran when everything was killed waits again.
+
+        Args:
+            most: How often that may happen to a job, one time after the other, without getting
+                further: it may be the job that ends everything.
+        """
+        with self._change() as base:
+            base.execute("UPDATE jobs SET deaths = deaths + 1 WHERE state = 'running'")
+            base.execute(
+                "UPDATE jobs SET state = 'failed', finished = ?, worker = NULL, lease = NULL,"
+                " summary = 'the service was ended every time that it had begun it'"
+                " WHERE state = 'running' AND NOT cancel AND deaths >= ?",
+                (time.time(), most),
+            )
+            rows = base.execute("SELECT id, worker FROM jobs WHERE state = 'running'").fetchall()
         for name, worker in rows:
             self.hand_back(name, worker, 0)
         return len(rows)

@@ -7,6 +7,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TextIO
 
@@ -28,9 +29,11 @@ class Journal:
     def note(self, event: str, facts: Mapping[str, Plain] | None = None) -> None:
         """Notes an event. Facts are counts, times, states and ids: nothing that a client wrote."""
         line = {"time": round(time.time(), 3), "event": event, **(facts or {})}
-        # In one piece: the server notes events from several threads.
-        self._stream.write(json.dumps(line) + "\n")
-        self._stream.flush()
+        # A disk that is full, or a reader that is gone, stops the log and nothing else.
+        with suppress(OSError, ValueError):
+            # In one piece: the server notes events from several threads.
+            self._stream.write(json.dumps(line) + "\n")
+            self._stream.flush()
 
     def listen(self) -> None:
         """From now on, errors that the server logs and warnings are noted, too, without texts."""

@@ -2,19 +2,21 @@
 
 import asyncio
 import time
+from pathlib import Path as FilePath
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse
 from fastapi.security import HTTPBasic, HTTPBearer
-from starlette.background import BackgroundTask
+from starlette.types import Receive, Send
+from starlette.types import Scope as Connection
 
 from bcdm.service.asked import Asked, AskedJob, make_safe_name
 from bcdm.service.bodies import receive_file
 from bcdm.service.jobs import FullError, Job
 from bcdm.service.service import Service
-from bcdm.service.shelves import KEPT, MEAN, REPORT, pack
+from bcdm.service.shelves import KEPT, MEAN, REPORT, Shelf, pack
 from bcdm.service.tokens import Caller, Scope
 from bcdm.service.views import JobView, problems
 
@@ -149,6 +151,20 @@ def remove_job(job: Name, service: Found, caller: Submitter) -> None:
     service.remove(found)
 
 
+class _Passing(FileResponse):
+    """A file that is removed when it was sent, or was not: a client may ask for what it lacks."""
+
+    def __init__(self, shelf: Shelf, path: FilePath, **more: Any) -> None:
+        super().__init__(path, **more)
+        self._shelf = shelf
+
+    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._shelf.remove()
+
+
 @router.get(
     "/jobs/{job}/result",
     response_class=Response,
@@ -173,12 +189,7 @@ def fetch_result(job: Name, service: Found, caller: Reader, samples: bool = Fals
     except BaseException:
         packed.remove()
         raise
-    return FileResponse(
-        target,
-        media_type="application/zip",
-        filename=f"{job}.zip",
-        background=BackgroundTask(packed.remove),
-    )
+    return _Passing(packed, target, media_type="application/zip", filename=f"{job}.zip")
 
 
 @router.get(
@@ -215,7 +226,7 @@ def show_report(job: Name, service: Found, caller: Reader) -> FileResponse:
     "/mean",
     response_class=Response,
     openapi_extra=_BODY,
-    responses=problems(400, 408, 413, 422, 503) | _FILE,
+    responses=problems(400, 408, 413, 422, 500, 503) | _FILE,
 )
 async def estimate_mean(
     request: Request, asked: Annotated[Asked, Query()], service: Found, _: Submitter
@@ -239,7 +250,7 @@ async def estimate_mean(
         if end.state == "waiting":
             raise FullError
         if end.state != "done":
-            raise HTTPException(422, end.summary)
+            raise HTTPException(500 if end.is_ours else 422, end.summary)
         return Response((shelf.folder / MEAN).read_bytes(), media_type=_BINARY)
     finally:
         shelf.remove()

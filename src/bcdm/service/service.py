@@ -134,7 +134,7 @@ def open_service(
     jobs = Jobs(settings.work / "jobs.sqlite")
     workers = workers or Processes(settings)
     workers.open()
-    back = jobs.hand_back_all()
+    back = jobs.hand_back_all(settings.attempts)
     shelves.tidy(jobs.list_names())
     dispatcher = Dispatcher(settings, jobs, shelves, workers, journal, metrics)
     dispatcher.start()

@@ -1,5 +1,6 @@
 """What a worker does with a file: as `bcdm reconstruct`, so that the bits are the same."""
 
+import errno
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -193,12 +194,12 @@ class _Begun:
 
 
 def _write_mean(shelf: Shelf, begun: _Begun) -> Conclusion:
-    images = [
-        crop_middle(torch.from_numpy(begun.fitted.to_file(as_shown(mean)[None], k)), size)
-        for size in [begun.fitted.scan.size]
-        for k, mean in enumerate(begun.means)
-    ]
     try:
+        images = [
+            crop_middle(torch.from_numpy(begun.fitted.to_file(as_shown(mean)[None], k)), size)
+            for size in [begun.fitted.scan.size]
+            for k, mean in enumerate(begun.means)
+        ]
         mean = torch.cat(images).numpy()
         if not bool(np.isfinite(mean).all()):
             return Conclusion("failed", summary="the model gave values that are not finite")
@@ -219,6 +220,8 @@ def _explain(shelf: Shelf, error: Exception) -> Conclusion:
     text = str(error).replace(f"{shelf.folder}/input/", "").replace(f"{shelf.folder}/", "")
     if isinstance(error, Cancelled):
         return Conclusion("cancelled")
+    if _lacks_room(error):
+        return Conclusion("waiting", summary="the disk has no room", is_ours=True)
     if is_memory(error) or (isinstance(error, OSError) and blames_machine(error)):
         return Conclusion("waiting", summary="memory or disk does not last")
     if isinstance(error, MachineError):
@@ -229,6 +232,15 @@ def _explain(shelf: Shelf, error: Exception) -> Conclusion:
     if isinstance(error, InputError):
         return Conclusion("failed", summary=text)
     raise error
+
+
+def _lacks_room(error: BaseException | None) -> bool:
+    """Whether a disk is full, whatever a library made of that."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _count_drawn(store: Path) -> int:

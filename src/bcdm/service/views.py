@@ -20,6 +20,7 @@ _PROBLEMS = {
     409: "Not in this state.",
     413: "The file is too large.",
     422: "What is asked for, or the file itself, cannot be used; `detail` says why.",
+    500: "The service failed at it, and has noted where.",
     503: "Full, or not ready: try again after as many seconds as `Retry-After` says.",
 }
 

@@ -108,21 +108,29 @@ class Worker:
         ]
         if not files:
             return
-        try:
-            ends, kind = self._tasks.estimate(files), ""
-        except Exception as error:
-            end, kind = _confess(error)
-            ends = [end] * len(files)
+        ends, kind = self._estimate(files)
         left = iter(ends)
         for message in some:
             own = [asdict(next(left)) for _ in message["files"]]
             answer = {"means": message["means"], "ends": own, "kind": kind}
             self._channel.send(answer | {"first": message is some[0]})
 
+    def _estimate(self, files: list[tuple[Shelf, Asked]]) -> tuple[list[Conclusion], str]:
+        """Conclusions on files, and what the log says of faults of ours."""
+        try:
+            return self._tasks.estimate(files), ""
+        except Exception as error:
+            if len(files) == 1:
+                end, kind = _confess(error)
+                return [end], kind
+        # Whoever is at fault, the others are not.
+        apart = [self._estimate([one]) for one in files]
+        kinds = [kind for _, kind in apart if kind]
+        return [end for (end,), _ in apart], "; ".join(kinds)
+
 
 def _confess(error: Exception) -> tuple[Conclusion, str]:
     """An error that is none of the client: what it hears, and what the log says."""
     kind = f"{type(error).__name__} at {find_place(error)}"
-    return Conclusion(
-        "failed", summary="the service failed at this file, and has noted where"
-    ), kind
+    said = "the service failed at this file, and has noted where"
+    return Conclusion("failed", summary=said, is_ours=True), kind

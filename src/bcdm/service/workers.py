@@ -44,6 +44,7 @@ class Hand:
         process: Its number, once it is ready.
         job: What it has.
         means: Numbers of the lots of means that it has.
+        is_apart: Whether what it has may have killed another worker, and shares it with nothing.
         progress: How far its job is.
     """
 
@@ -52,6 +53,7 @@ class Hand:
     process: int | None = None
     job: str | None = None
     means: list[int] = field(default_factory=list)
+    is_apart: bool = False
     progress: float = 0.0
 
     def send(self, message: Message) -> None:
