@@ -10,7 +10,6 @@ import torch
 from bcdm.checkpoint import load
 from bcdm.checkpoint.calibration import Calibration
 from bcdm.checkpoint.regions import RegionFactors
-from bcdm.coils import GapsError
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.operators import BlockMean, FourierMask, PixelMask, Sense
@@ -98,20 +97,6 @@ def test_a_scale_is_taken_of_coils(receivers: Path) -> None:
     torch.testing.assert_close(taken.std, same.std)
     bright = taken.back_projection.abs().flatten(1).quantile(0.99, 1)
     assert bright.tolist() == pytest.approx([0.5, 0.5], rel=1e-3)
-
-
-@pytest.mark.parametrize("left", [0, 24])
-def test_calibration_lines_that_are_not_used_are_named_where_they_are_missed(
-    receivers: Path, left: int
-) -> None:
-    mask = np.zeros((32, 32), bool)
-    mask[:, ::4] = True
-    data = np.random.default_rng(0).normal(size=(1, 3, 32, 32)) * mask + 0j
-    facts = {"calibration lines left out": left}
-    scan = Scan(Path("a.mrd"), "ISMRMRD", "k-space", data, mask, None, (32, 32), facts)
-    with pytest.raises(GapsError, match="give the coils' maps") as caught:
-        fit_scan(scan, load(receivers), noise_std=1.0)
-    assert ("the 24 calibration lines of the file are not used" in str(caught.value)) == bool(left)
 
 
 def test_a_scale_cannot_be_taken_from_nothing(scanner: Path) -> None:

@@ -132,3 +132,26 @@ def test_silence_is_refused() -> None:
     silent = Scan(scan.path, "npz", "k-space", 0 * scan.data, scan.mask, None, SIZE, {})
     with pytest.raises(InputError, match="zeros alone"):
         receive(silent)
+
+
+def test_lines_for_maps_alone_give_them_where_the_middle_has_gaps() -> None:
+    whole, seen, maps = make_scan(dead=True)
+    assert whole.mask is not None
+    gaps = whole.mask & (np.arange(SIZE[1]) % 4 == 0)
+    scan = replace(whole, data=np.where(gaps, whole.data, 0), mask=gaps)
+    with pytest.raises(InputError, match=r"has gaps .*give the coils' maps"):
+        receive(scan)
+    # Rows about the origin, brighter than the measurement: another contrast, the same coils.
+    rows = slice(SIZE[0] // 2 - 8, SIZE[0] // 2 + 9)
+    kspace = Sense(torch.from_numpy(maps), torch.ones(SIZE, dtype=torch.bool))
+    image = torch.from_numpy(3 * seen[:, None]).to(torch.complex64)
+    full = np.insert(kspace.forward(image).numpy(), 1, 0, 1)
+    apart = replace(scan, calibration=np.array(full[..., rows, :]))
+    found = receive(apart).operator.maps.numpy()
+    expected = receive(whole).operator.maps.numpy()
+    away = np.abs((found * expected.conj()).sum(1))  # both of unit root sum of squares
+    assert away[seen > 0].min() > 0.97
+    # The measurement itself is not touched, and a wider middle of its own is taken.
+    np.testing.assert_array_equal(receive(apart).scan.data, receive(apart).scan.data * gaps)
+    few = replace(whole, calibration=np.array(full[..., SIZE[0] // 2 - 1 : SIZE[0] // 2 + 2, :]))
+    np.testing.assert_array_equal(receive(few).operator.maps.numpy(), expected)

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,13 @@ import numpy as np
 import pytest
 
 from bcdm.errors import InputError
-from bcdm.scans import read_provenance, read_scan, write_results
+from bcdm.scans import (
+    crop_kspace,
+    read_provenance,
+    read_scan,
+    remove_oversampling,
+    write_results,
+)
 
 with warnings.catch_warnings():
     # ismrmrd sets the filters of the whole process when it is imported.
@@ -174,7 +181,36 @@ def test_calibration_lines_are_left_out_and_other_groups_found_by_key(
     scan = read_scan(path, key="other")
     assert scan.mask is not None
     assert np.array_equal(np.flatnonzero(~scan.mask.any(1)), [3])
-    assert scan.facts["calibration lines left out"] == 1
+    assert scan.facts["calibration lines kept apart"] == 1
+    # They are there for maps, with as many rows as they need about the origin.
+    assert scan.calibration is not None
+    assert scan.calibration.shape == (1, 2, 3, 16)
+    assert np.array_equal(scan.calibration[0, :, 0], lines[3])
+    assert not scan.calibration[0, :, 1:].any()
+    cropped = remove_oversampling(replace(scan, size=(8, 4))).calibration
+    assert cropped is not None
+    assert np.allclose(cropped[0, :, 0], crop_kspace(lines[3], 4, -1))
+
+
+@pytest.mark.parametrize("other", ["coils", "slices", "trajectory"])
+def test_calibration_lines_of_another_kind_are_not_used(
+    tmp_path: Path, makers: Makers, other: str
+) -> None:
+    coils = 3 if other == "coils" else 2
+    lines = [makers["draw_complex"]((coils if k == 3 else 2, 16), k) for k in range(8)]
+
+    def change(index: int, acquisition: Any) -> None:
+        if index != 3:
+            return
+        acquisition.setFlag(ismrmrd.ACQ_IS_PARALLEL_CALIBRATION)
+        acquisition.idx.slice = int(other == "slices")
+        if other == "trajectory":
+            acquisition.resize(16, 2, 2)
+            acquisition.data[:] = lines[3]
+
+    scan = read_scan(write_scan(tmp_path, makers["make_header"](16, 8, 16, 8), lines, change))
+    assert scan.calibration is None
+    assert scan.facts["calibration lines kept apart"] == 1
 
 
 def test_embedded_calibration_lines_are_of_the_measurement(tmp_path: Path, makers: Makers) -> None:
@@ -190,7 +226,7 @@ def test_embedded_calibration_lines_are_of_the_measurement(tmp_path: Path, maker
     assert scan.mask is not None
     assert scan.mask.all()
     assert np.array_equal(scan.data[0, :, 3], lines[3])
-    assert scan.facts["calibration lines left out"] == 0
+    assert scan.facts["calibration lines kept apart"] == 0
 
 
 @pytest.mark.parametrize(

@@ -21,17 +21,13 @@ from bcdm.coils.phase import align_phase
 from bcdm.errors import DtypeError, InputError, ShapeError
 from bcdm.problems.coils import normalise_maps
 
-__all__ = ["GapsError", "estimate_maps"]
+__all__ = ["estimate_maps"]
 
 _GRID = 48  # pixels a side on which maps are computed: kernels know no finer detail
 _LEAST = 4  # samples along each axis of the middle of k-space
 _WIDEST = 6  # kernel, in samples
 _LONGEST = 64  # samples of the middle along an axis that are used
 _CHUNK = 32  # kernels at a time
-
-
-class GapsError(InputError):
-    """Too little of the middle of k-space was sampled without gaps to estimate maps."""
 
 
 def estimate_maps(
@@ -54,7 +50,7 @@ def estimate_maps(
         kernel: Side of the patches in samples; left out, up to 6 as the middle of k-space allows.
 
     Raises:
-        GapsError: Where the middle of k-space has gaps.
+        InputError: Where the middle of k-space has gaps.
     """
     if kspace.ndim != 3 or not np.iscomplexobj(kspace):
         raise DtypeError(f"k-space is complex (coils, rows, columns), got {kspace.shape}")
@@ -65,7 +61,7 @@ def estimate_maps(
         return np.ones((1, *size), np.complex64)
     centre = find_centre(mask)
     if min(centre) < min(_LEAST, *size):
-        raise GapsError(
+        raise InputError(
             f"the middle of k-space has gaps ({centre[0]} x {centre[1]} samples without one, "
             f"{_LEAST} x {_LEAST} are needed): give the coils' maps"
         )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bcdm.checkpoint import Model
-from bcdm.coils import GapsError, read_maps
+from bcdm.coils import read_maps
 from bcdm.errors import InputError
 from bcdm.measurement import Measurement
 from bcdm.noise import (
@@ -186,14 +186,7 @@ def _fit_coils(
     with Bar(slices, say, "slice") if say is not None else nullcontext() as progress:
         done = None if progress is None else progress.advance
         seen = None if body is None else _fit_body(body, (slices, rows, columns))
-        try:
-            found = receive(
-                scan, noise_std=noise_std, maps=known, body=seen, cache=cache, done=done
-            )
-        except GapsError as error:
-            left = scan.facts.get("calibration lines left out")
-            more = f"; the {left} calibration lines of the file are not used" if left else ""
-            raise GapsError(f"{error}{more}") from None
+        found = receive(scan, noise_std=noise_std, maps=known, body=seen, cache=cache, done=done)
     plain = Fitted(found.scan, found.operator, found.noise, Units(), weights=found.weights)
     back = (plain.measure(number).back_projection[0].abs() for number in range(slices))
     return replace(plain, units=choose_units(found.scan, model, back, found.noise.std))

@@ -4,12 +4,13 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bcdm.coils import estimate_by_body, estimate_maps, extend_maps
+from bcdm.coils import estimate_by_body, estimate_maps, extend_maps, find_centre
 from bcdm.errors import InputError
 from bcdm.files import replacing
 from bcdm.noise import (
@@ -22,7 +23,7 @@ from bcdm.noise import (
 )
 from bcdm.operators import Sense
 from bcdm.problems.coils import normalise_maps
-from bcdm.scans import Scan
+from bcdm.scans import Scan, find_sampled
 from bcdm.spool import each, make_array, release, stack
 
 __all__ = ["Received", "find_maps", "find_noise", "receive"]
@@ -64,7 +65,8 @@ def receive(
         scan: k-space without oversampling, with a mask. Coils without any signal are left out.
         noise_std: Of every coil alike and independent, in the units of the file; left out: by the
             noise scan of the file, else from the data.
-        maps: (slices or 1, coils, rows, columns), if they are known; estimated otherwise.
+        maps: (slices or 1, coils, rows, columns), if they are known; otherwise estimated from the
+            middle of k-space, or from lines that the file keeps apart for that.
         body: The same slices by a body coil, k-space (slices or 1, channels, rows, columns), if
             maps are to be estimated by it.
         cache: A folder in which maps are kept, and found again.
@@ -81,7 +83,9 @@ def receive(
         if alive.all()
         else stack((coils[alive] for coils in each(scan.data)), len(scan.data)),
         noise=None if scan.noise is None else scan.noise[alive],
+        calibration=None if scan.calibration is None else scan.calibration[:, alive],
     )
+    calibrated = _find_calibrated(scan)
     scan, filtered = _undo_filter(scan)
     found = find_noise(scan, noise_std)
     noise = found.estimate
@@ -101,7 +105,11 @@ def receive(
             weights[number] = 1 / np.sqrt((np.abs(own) ** 2).sum(0))
         else:
             seen = None if body is None else np.array(body[number % len(body)])
-            every[number] = own = find_maps(np.array(white[number]), mask, seen, cache)
+            if calibrated is None or seen is not None:
+                source, sampled = np.array(white[number]), mask
+            else:
+                source, sampled = _mix(whitening, _take_calibration(scan, number)), calibrated
+            every[number] = own = find_maps(source, sampled, seen, cache)
             weights[number] = np.sqrt((np.abs(_mix(coloured, own)) ** 2).sum(0))
         for held in (white, every, weights, *([] if maps is None else [maps])):
             release(held)
@@ -109,6 +117,27 @@ def receive(
             done(1)
     operator = Sense(torch.from_numpy(every), torch.from_numpy(mask))
     return Received(replace(scan, data=white), operator, noise, weights)
+
+
+def _find_calibrated(scan: Scan) -> NDArray[np.bool_] | None:
+    """What lines for maps alone sample, where that is more without gaps than the measurement."""
+    if scan.calibration is None or scan.mask is None:
+        return None
+    sampled = _extend(find_sampled(scan.calibration), scan.mask.shape[0])
+    return sampled if min(find_centre(sampled)) > min(find_centre(scan.mask)) else None
+
+
+def _take_calibration(scan: Scan, number: int) -> NDArray[np.complex64]:
+    """Lines for maps alone of one slice, (coils, rows, columns) as the measurement has them."""
+    assert scan.calibration is not None
+    return _extend(scan.calibration[number], scan.data.shape[-2])
+
+
+def _extend(lines: NDArray[Any], rows: int) -> NDArray[Any]:
+    """With zeros above and below; the origin stays in the middle."""
+    before = rows // 2 - lines.shape[-2] // 2
+    after = rows - lines.shape[-2] - before
+    return np.pad(lines, [(0, 0)] * (lines.ndim - 2) + [(before, after), (0, 0)])
 
 
 def _undo_filter(scan: Scan) -> tuple[Scan, bool]:

@@ -113,7 +113,12 @@ def answer(stream: IO[bytes], path: Path, read: Callable[[], Held]) -> bool:
 
 def _send_scan(stream: IO[bytes], scan: Scan) -> None:
     header = np.frombuffer(scan.header or b"\0", np.uint8)[: len(scan.header)]
-    arrays = (("data", scan.data), ("mask", scan.mask), ("noise", scan.noise))
+    arrays = (
+        ("data", scan.data),
+        ("mask", scan.mask),
+        ("noise", scan.noise),
+        ("calibration", scan.calibration),
+    )
     held = {name: array for name, array in arrays if array is not None} | {"header": header}
     said = {
         "format": scan.format,
@@ -182,6 +187,7 @@ def _take_arrays(stream: IO[bytes], path: Path, said: dict[str, Any]) -> Held:
         size=(rows, columns),
         facts=said["facts"],
         header=arrays["header"].tobytes(),
+        calibration=arrays.get("calibration"),
     )
 
 

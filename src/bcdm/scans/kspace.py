@@ -108,7 +108,7 @@ def remove_oversampling(scan: Scan) -> Scan:
     """
     if scan.kind != "k-space" or scan.mask is None:
         raise refusal(scan.path, "holds no k-space: only k-space has oversampling")
-    data, mask = scan.data, scan.mask
+    data, mask, calibration = scan.data, scan.mask, scan.calibration
     for axis, length in zip((-2, -1), scan.size, strict=True):
         lines = mask.any(axis)
         if data.shape[axis] == length or not bool((mask.all(axis) == lines).all()):
@@ -116,4 +116,18 @@ def remove_oversampling(scan: Scan) -> Scan:
         # Slice by slice, because a transform takes several times the memory of its input.
         data = stack((crop_kspace(coils, length, axis) for coils in each(data)), len(data))
         mask = np.repeat(np.expand_dims(lines, axis), length, axis)
-    return replace(scan, data=data, mask=mask)
+        if calibration is not None:
+            calibration = _crop_calibration(calibration, length, axis)
+    return replace(scan, data=data, mask=mask, calibration=calibration)
+
+
+def _crop_calibration(
+    calibration: NDArray[np.complex64], length: int, axis: int
+) -> NDArray[np.complex64] | None:
+    """The same of lines beside a measurement; None where it is not exact, or they are not needed.
+
+    Along their rows a measurement is cropped only if it has them all.
+    """
+    found = find_sampled(calibration)
+    whole = bool((found.all(-1) == found.any(-1)).all())
+    return crop_kspace(calibration, length, axis) if axis == -1 and whole else None

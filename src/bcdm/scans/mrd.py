@@ -57,7 +57,9 @@ def read(path: Path, file: Any, key: str | None) -> Scan:
     if not len(imaging):
         raise refusal(path, "holds no imaging acquisitions: export the measurement itself")
     _check_imaging(path, heads[imaging])
-    data, sampled, counts = _place_lines(path, entry, heads, imaging, header)
+    data, taken, counts = _place_lines(path, entry, heads, imaging, header)
+    if bool((taken != taken[0]).any()):
+        raise refusal(path, "has slices with different masks: reconstruct them one by one")
     averages = np.unique(counts[counts > 0])
     if len(averages) > 1:
         raise refusal(path, f"averages lines {averages.tolist()} times: export equal averages")
@@ -68,7 +70,7 @@ def read(path: Path, file: Any, key: str | None) -> Scan:
         **header.facts,
         "acquisitions": len(heads),
         "averages": int(averages[0]),
-        "calibration lines left out": int(_is_calibration(flags).sum()),
+        "calibration lines kept apart": int(_is_calibration(flags).sum()),
         "oversampling": round(data.shape[-1] / size[1], 3),
     }
     if "spacing in mm" in facts:
@@ -76,7 +78,8 @@ def read(path: Path, file: Any, key: str | None) -> Scan:
         facts["spacing in mm"] = [facts["spacing in mm"][axis] for axis in (1, 0, 2)]
     firsts = [imaging[heads["idx"]["slice"][imaging] == s][0] for s in _list_slices(heads, imaging)]
     known = pack([xml, *(heads[first].tobytes() for first in firsts)])
-    return Scan(path, FORMAT, "k-space", data, sampled, noise, size, facts, known)
+    calibration = _read_calibration(path, entry, heads, imaging, header)
+    return Scan(path, FORMAT, "k-space", data, taken[0], noise, size, facts, known, calibration)
 
 
 def _has(flags: NDArray[np.uint64], bit: int) -> NDArray[np.bool_]:
@@ -140,25 +143,25 @@ def _read_lines(path: Path, entry: Any, heads: Heads, start: int, stop: int) -> 
 
 
 def _place_lines(
-    path: Path, entry: Any, heads: Heads, imaging: NDArray[np.intp], header: MRDHeader
+    path: Path, entry: Any, heads: Heads, wanted: NDArray[np.intp], header: MRDHeader
 ) -> tuple[NDArray[np.complex64], NDArray[np.bool_], NDArray[np.int64]]:
-    """Sorts lines into k-space and averages them; also what was sampled, and how often."""
+    """Sorts lines into k-space and averages them; also what each slice has, and how often."""
     assert header.encoded is not None
     columns, rows, _ = header.encoded
-    slices = _list_slices(heads, imaging)
-    coils = int(heads["active_channels"][imaging[0]])
+    slices = _list_slices(heads, wanted)
+    coils = int(heads["active_channels"][wanted[0]])
     check_size(path, (len(slices), coils, rows, columns), COMPLEX, COMPLEX)
     data = make_array((len(slices), coils, rows, columns), COMPLEX)
     sampled = np.zeros((len(slices), rows, columns), bool)
     counts = np.zeros((len(slices), rows), np.int64)
     offset = rows // 2 - header.center if header.center is not None else 0
-    is_imaging = np.zeros(len(heads), bool)
-    is_imaging[imaging] = True
+    is_wanted = np.zeros(len(heads), bool)
+    is_wanted[wanted] = True
     for start in range(0, len(heads), _BATCH):
         stop = min(start + _BATCH, len(heads))
         lines = _read_lines(path, entry, heads, start, stop)
         for index, line in zip(range(start, stop), lines, strict=True):
-            if not is_imaging[index]:
+            if not is_wanted[index]:
                 continue
             head = heads[index]
             row = int(head["idx"]["kspace_encode_step_1"]) + offset
@@ -175,9 +178,31 @@ def _place_lines(
     for number, often in enumerate(np.maximum(counts, 1).astype(np.float32)):
         data[number] /= often[:, None]
         release(data)
-    if bool((sampled != sampled[0]).any()):
-        raise refusal(path, "has slices with different masks: reconstruct them one by one")
-    return data, sampled[0], counts
+    return data, sampled, counts
+
+
+def _read_calibration(
+    path: Path, entry: Any, heads: Heads, imaging: NDArray[np.intp], header: MRDHeader
+) -> NDArray[np.complex64] | None:
+    """Lines for the coils' maps alone, in the rows about the origin; None where they do not fit."""
+    chosen = np.flatnonzero(_is_calibration(heads["flags"]))
+    own, others = heads[chosen], heads[imaging]
+    fits = (
+        len(chosen) > 0
+        and not bool(_has(own["flags"], _REVERSE).any())
+        and not bool((own["trajectory_dimensions"] > 0).any())
+        and not bool((own["encoding_space_ref"] != 0).any())
+        and set(own["active_channels"]) == set(others["active_channels"])
+        and np.array_equal(_list_slices(heads, chosen), _list_slices(heads, imaging))
+    )
+    if not fits:
+        return None
+    data, taken, _ = _place_lines(path, entry, heads, chosen, header)
+    rows, middle = data.shape[-2], data.shape[-2] // 2
+    reach = int(np.abs(np.flatnonzero(taken.any((0, 2))) - middle).max())
+    # The origin stays in the middle: there may be a row more before it than after it.
+    start, stop = max(middle - reach, 0), min(middle + reach + 1, rows)
+    return np.array(data[..., start:stop, :])
 
 
 def _place_readout(

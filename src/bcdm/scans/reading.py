@@ -99,8 +99,8 @@ def _read_mask(path: Path, size: tuple[int, int], beside: Scan | None) -> NDArra
 def complete(scan: Scan) -> Scan:
     """Refuses numbers that are none, and finds what was sampled where no mask says so."""
     check_pieces(scan.path, len(scan.data), "slices")
-    noise = [] if scan.noise is None else [scan.noise]
-    for numbers in chain(each(scan.data), noise):
+    beside = [one for one in (scan.noise, scan.calibration) if one is not None]
+    for numbers in chain(each(scan.data), beside):
         if not bool(np.isfinite(numbers).all()):
             raise refusal(scan.path, "holds values that are not finite: replace NaN and infinity")
     if scan.kind != "k-space":

@@ -37,6 +37,8 @@ class Scan:
             that the header tells of.
         facts: Plain things worth printing, ready for JSON.
         header: What `write_results` needs to write the same format; opaque to all others.
+        calibration: Lines that were measured for the coils' maps alone, if the file keeps some
+            apart: k-space like the data, zero where none lies, of fewer rows about the origin.
     """
 
     path: Path
@@ -48,6 +50,7 @@ class Scan:
     size: tuple[int, int]
     facts: Mapping[str, Any]
     header: bytes = field(default=b"", repr=False)
+    calibration: NDArray[np.complex64] | None = None
 
     def __repr__(self) -> str:
         held = f"{self.kind} {self.data.shape}"
