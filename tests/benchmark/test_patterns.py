@@ -8,10 +8,12 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from bcdm.assessment.summary import OVER_CONTROL
 from bcdm.benchmark.masks import find_family
 from bcdm.checkpoint import load
 from bcdm.commands import cli
 from bcdm.errors import InputError
+from bcdm.methods import CONTROL
 
 
 def _quicken(exam: list[object]) -> list[str]:
@@ -58,19 +60,23 @@ def test_a_tiny_comparison(tmp_path: Path) -> None:
     assert {"poisson 8x", "random_columns 20x", "random_columns 4x without a middle"} <= kinds
     for kind in kinds:
         own = [row for row in rows if row["case"]["masks"] == kind]
-        assert {row["case"].get("model") for row in own} == {None, model, "linear estimate"}
+        assert {row["case"].get("model") for row in own} == {None, model, CONTROL}
         # The rival is the model itself: no margin, whatever the numbers are.
         margins = [row["value"] for row in own if row["name"] == "margin over the rival"]
         assert margins == [0, 0, 0]
-        measured = [row["case"] for row in own if row["name"] in ("PSNR", "CRPS")]
-        counts = {case["estimate"]: case["images"] for case in measured}
-        assert counts == {"one-call mean": 3, "sample mean": 2, "samples": 2}
+        for judged in (model, CONTROL):
+            measured = [row["case"] for row in own if row["name"] in ("PSNR", "CRPS")]
+            counts = {k["estimate"]: k["images"] for k in measured if k["model"] == judged}
+            assert counts == {"one-call mean": 3, "sample mean": 2, "samples": 2}
+        crps = {row["case"]["model"]: row["value"] for row in own if row["name"] == "CRPS"}
+        (over, _) = (row["value"] for row in own if row["name"] == OVER_CONTROL)
+        assert over == pytest.approx(crps[model] / crps[CONTROL])
     quick = CliRunner().invoke(cli, _quicken(exam))
     assert quick.exit_code == 0, quick.output
     assert "one-call mean" in quick.output
     assert "sample mean" not in quick.output
     table = (tmp_path / "r.md").read_text()
-    assert "| poisson 8x | linear estimate |" in table
+    assert f"| poisson 8x | {CONTROL} |" in table
 
 
 def test_a_model_of_coils_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""How well a model does by the kind of k-space mask, beside a rival and the linear estimate."""
+"""How well a model does by the kind of k-space mask, beside a rival and its control."""
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +14,7 @@ from bcdm.assessment.images import choose_evenly, choose_images
 from bcdm.assessment.kept import Numbers, keep_numbers
 from bcdm.assessment.records import Column, Record
 from bcdm.assessment.statistics import bootstrap
+from bcdm.assessment.summary import OVER_CONTROL
 from bcdm.benchmark.masks import find_family, judge_masks, list_bad
 from bcdm.checkpoint import Model, load
 from bcdm.diffusion import posterior_mean
@@ -21,6 +22,7 @@ from bcdm.errors import InputError
 from bcdm.evaluation import crps, psnr
 from bcdm.identity import identify
 from bcdm.measurement import Measurement
+from bcdm.methods import CONTROL, LinearGaussian
 from bcdm.operators import FourierMask
 from bcdm.problems.familiarity import UnfamiliarWarning
 from bcdm.problems.families import KSpace
@@ -33,10 +35,12 @@ COLUMNS = (
     Column("PSNR, one call (dB)", "PSNR", "one-call mean"),
     Column("PSNR, mean of samples (dB)", "PSNR", "sample mean"),
     Column("CRPS", "CRPS", "samples", 4),
+    Column(OVER_CONTROL, OVER_CONTROL),
     Column("accepted", "fraction of masks accepted"),
 )
 _PATTERNS = ("points", "lines", "free_points", "random_columns", "equispaced_columns", "poisson")
 _ACCELERATIONS = (4.0, 8.0)
+_OWN = "control: "  # numbers of the linear Gaussian posterior
 _SIGNS = (("PSNR, one-call mean", 1), ("PSNR, sample mean", 1), ("CRPS, samples", -1))  # of better
 
 Draw = Callable[[np.random.Generator], Tensor]
@@ -90,7 +94,7 @@ def run(
         for each in [name] if rival is None else [name, rival]:
             loaded = model if each == name else load(each).to(device)
             asked = vars(exam) | {"subjects": subjects, "hashes": loaded.facts["hashes"]}
-            asked |= {"masks": masks.sum((-2, -1)).tolist(), "number": number}
+            asked |= {"masks": masks.sum((-2, -1)).tolist(), "number": number, "control": _OWN}
             stored = work / f"{loaded.config.name}-{kind}.npz".replace(" ", "-")
             report(f"{each}: {kind}")
             with warnings.catch_warnings():
@@ -99,8 +103,12 @@ def run(
                 score = partial(_score, loaded, images, masks, exam)
                 found[each] = keep_numbers(stored, asked, score)
             records += _list(each, kind, found[each], subjects, exam, make)
-        linear = {"PSNR, one-call mean": found[name]["linear"]}
-        records += _list("linear estimate", kind, linear, subjects, exam, make)
+        control = {
+            key.removeprefix(_OWN): values
+            for key, values in found[name].items()
+            if key.startswith(_OWN)
+        }
+        records += _list(CONTROL, kind, control, subjects, exam, make)
         if rival is not None:
             records += _compare(kind, found[name], found[rival], rival, subjects, exam, make)
     return records
@@ -133,7 +141,7 @@ def _choose_images(model: Model, data: Path | None, limit: int) -> tuple[Tensor,
 
 @torch.no_grad()
 def _score(model: Model, images: Tensor, masks: Tensor, exam: Exam) -> Numbers:
-    """PSNR of the linear estimate and of one call; of some images also of samples."""
+    """PSNR of the linear estimate and of one call; of some images also samples of both."""
     low, high = model.preparation.value_range
     rate = partial(psnr, data_range=high - low)
     operator = FourierMask(masks[:, None], real=True)
@@ -148,26 +156,28 @@ def _score(model: Model, images: Tensor, masks: Tensor, exam: Exam) -> Numbers:
     if judge is None:
         raise InputError(f"{model.config.name} was trained for one operator, not for a family")
     found = {
-        "linear": rate(torch.cat(linear), images).numpy(),
+        f"{_OWN}PSNR, one-call mean": rate(torch.cat(linear), images).numpy(),
         "PSNR, one-call mean": rate(torch.cat(means), images).numpy(),
         "accepted": judge_masks(judge, masks, exam.noise_std),
     }
     if not exam.sampled:
         return found
     some = torch.tensor(choose_evenly(len(images), exam.sampled))
+    part, truth = measurement.select(some), images[some]
     posterior = reconstruct(
         model,
-        measurement.select(some),
+        part,
         samples=exam.samples,
         calls=exam.calls,
         seed=exam.seed,
         progress=False,
         force=True,
     )
-    return found | {
-        "PSNR, sample mean": rate(posterior.mean, images[some]).numpy(),
-        "CRPS, samples": crps(posterior.samples, images[some]).numpy(),
-    }
+    drawn = LinearGaussian(model.scales).draw_many(part, identify(part), exam.samples, exam.seed)
+    for own, samples in (("", posterior.samples), (_OWN, drawn)):
+        found[f"{own}PSNR, sample mean"] = rate(samples.mean(0), truth).numpy()
+        found[f"{own}CRPS, samples"] = crps(samples, truth).numpy()
+    return found
 
 
 def _list(
@@ -181,13 +191,19 @@ def _list(
     where: dict[str, object] = {"masks": kind, "model": model, "noise_std": exam.noise_std}
     for key, values in numbers.items():
         metric, _, estimate = key.partition(", ")
-        if not estimate:
+        if not estimate or key.startswith(_OWN):
             continue
         case = where | {"estimate": estimate, "images": len(values)}
         unit = "dB" if metric == "PSNR" else ""
         groups = [subjects[k] for k in choose_evenly(len(subjects), len(values))]
         interval = bootstrap(values, groups=groups)
         yield make(metric, case, float(values.mean()), unit, interval)
+    if f"{_OWN}CRPS, samples" in numbers:
+        ours, control = (numbers[f"{own}CRPS, samples"] for own in ("", _OWN))
+        groups = [subjects[k] for k in choose_evenly(len(subjects), len(ours))]
+        case = where | {"images": len(ours), "samples": exam.samples, "calls": exam.calls}
+        interval = bootstrap(ours, control, groups=groups)
+        yield make(OVER_CONTROL, case, float(ours.mean() / control.mean()), "", interval)
     if "accepted" in numbers:
         taken = numbers["accepted"]
         case = where | {"draws": len(taken)}
