@@ -16,7 +16,7 @@ from bcdm.errors import InputError
 from bcdm.files import write_text
 from bcdm.methods import CONTROL
 
-__all__ = ["compare_best", "fill_pages", "make_sections", "read_equal"]
+__all__ = ["compare_best", "compare_seeds", "fill_pages", "make_sections", "read_equal"]
 
 TASKS = {
     "mri": "MRI 8x",
@@ -26,6 +26,7 @@ TASKS = {
     "denoise": "denoising",
 }
 COVERED, CRPS = "coverage 80%, all pixels", "CRPS, samples"
+SEED = ", seed "  # in the name of a row, before its number
 HELD, IN_PART, FAILED = "**holds**", "**in part**", "**fails**"
 
 
@@ -163,13 +164,19 @@ def read_equal(folder: Path) -> Results | None:
 def _make_equal(tasks: Mapping[str, Results | None]) -> str:
     """CRPS of every method at equal total training, how ours compares, what a sample costs."""
     known = list(tasks.values())
-    names = dict.fromkeys(name for found in known if found is not None for name in found.methods)
+    every = (name for found in known if found is not None for name in found.methods)
+    names = dict.fromkeys(name for name in every if SEED not in name)
     rows = [
         [name, *(_show(one, name, CRPS, 1000, 1) for one in known)] for name in (CONTROL, *names)
     ]
     for method in (name for name in names if name.startswith(OURS)):
         told = f"ratio: {method} over the best other"
         rows.append([told, *(compare_best(found, method) for found in known)])
+        seeds = [compare_seeds(found, method) for found in known]
+        for which, choose in (("least", min), ("largest", max)):
+            cells = [f"{choose(ratios):.3f}" if len(ratios) > 1 else "" for ratios in seeds]
+            if any(cells):
+                rows.append([f"{told}, {which} of {max(map(len, seeds))} seeds", *cells])
     for name in ("MMPS", OURS):
         for label, record in (("PSNR (dB)", "PSNR, average"), ("s a sample", "seconds per sample")):
             rows.append([f"{name}: {label}", *(_show(one, name, record) for one in known)])
@@ -187,8 +194,20 @@ def compare_best(found: Results | None, method: str = OURS) -> str:
     """The CRPS of a method over that of the best rival."""
     if found is None:
         return "not run"
+    return f"{_divide(found, method):.3f}" if method in found.methods else ""
+
+
+def compare_seeds(found: Results | None, method: str = OURS) -> list[float]:
+    """The same of every seed of a method."""
+    if found is None or method not in found.methods:
+        return []
+    more = [name for name in found.methods if name.startswith(f"{method}{SEED}")]
+    return [_divide(found, name) for name in (method, *more)]
+
+
+def _divide(found: Results, method: str) -> float:
     crps = [found.get(name, CRPS) for name in found.methods if not name.startswith(OURS)]
-    return f"{found.get(method, CRPS) / min(crps):.3f}" if method in found.methods else ""
+    return found.get(method, CRPS) / min(crps)
 
 
 def _make_asked(tasks: Mapping[str, Results]) -> str:

@@ -182,8 +182,12 @@ def test_images_behind_advice_on_priors_are_those_of_the_records() -> None:
         if row["name"] == "CRPS, samples"
     }
     assert images == {32}
-    assert "At equal total training (32 images, one seed)" in read_words("docs/tutorials/prior.md")
-    assert "at-equal-total-training) (32 images, one seed)" in read_words("docs/results.md")
+    assert "At equal total training (32 images, three seeds of ours)" in read_words(
+        "docs/tutorials/prior.md"
+    )
+    assert "at-equal-total-training) (32 images, three seeds of ours, one of rivals)" in read_words(
+        "docs/results.md"
+    )
 
 
 def test_sizes_behind_what_a_slice_costs_are_those_of_the_record() -> None:

@@ -4,7 +4,6 @@ import re
 from functools import partial
 
 import pytest
-from experiments.pages import compare_best, read_equal
 from tests.records import ROOT, drop_zero, find_value, read_records, read_table, read_words
 
 from bcdm.assessment.summary import OVER_CONTROL
@@ -120,63 +119,6 @@ def test_what_trained_models_reach_is_that_of_the_records() -> None:
         ]
         columns += map(list, zip(*alone, *both, strict=True))
     assert list(rows.values()) == [list(row) for row in zip(*columns, strict=True)]
-
-
-def test_rivals_at_their_best_are_as_recorded() -> None:
-    """The sentence gives CRPS over that of the best rival: every task, MRI by both starts."""
-    text = (ROOT / "docs/results.md").read_text()
-    told = re.search(
-        r"is (\.\d+) for super-resolution, (\.\d+) for deblurring, (\.\d+) for denoising, "
-        r"(1\.\d+) on MRI started from a prior and (\.\d+) from scratch, "
-        r"and (1\.\d+) where the mask changed",
-        text,
-    )
-    assert told
-    tasks = ("sr", "deblur", "denoise", "mri", "mri", "inpaint")
-    methods = ("BCDM", "BCDM", "BCDM", "BCDM", "BCDM (from scratch)", "BCDM")
-    found = [
-        drop_zero(float(compare_best(read_equal(ROOT / "experiments/paper" / task), method)))
-        for task, method in zip(tasks, methods, strict=True)
-    ]
-    assert list(told.groups()) == found
-
-
-def test_iterations_of_mmps_on_mri_are_as_tuned() -> None:
-    (row,) = [
-        row
-        for row in read_records("experiments/paper/mri/later/results.json")
-        if row["name"] == "CRPS, samples" and row["case"]["method"] == "MMPS"
-    ]
-    assert row["case"]["iterations a call"] == 3
-    told = (
-        "validation images choose three again, and the CRPS is "
-        f"{1000 * row['value']:.1f} x 1000, so that nothing changes there"
-    )
-    assert told in read_words("experiments/paper/README.md")
-
-
-def test_when_to_train_is_what_equal_training_says() -> None:
-    """The tutorial on priors gives CRPS beside the best guided method, and the time of a sample."""
-    found, times = {}, []
-    for task in ("sr", "deblur", "denoise", "mri", "inpaint"):
-        both = read_equal(ROOT / "experiments/paper" / task)
-        assert both is not None
-        found[task] = round(100 * (float(compare_best(both)) - 1))
-        first = read_records(f"experiments/paper/{task}/equal/results.json")
-        seconds = {
-            row["case"]["method"]: row["value"]
-            for row in first
-            if row["name"] == "seconds per sample"
-        }
-        times.append(seconds["MMPS"] / seconds["BCDM"])
-    text = (ROOT / "docs/tutorials/prior.md").read_text()
-    assert f"{-found['sr']} % below that of the best guided method for super-resolution" in text
-    assert f"and {-found['deblur']} % for deblurring, level for denoising and on MRI" in text
-    assert abs(found["denoise"]) <= 2
-    assert abs(found["mri"]) <= 2
-    assert f"and {found['inpaint']} % above where the mask changed" in text
-    assert (round(min(times)), round(max(times))) == (2, 8)
-    assert "from a half to an eighth of the time" in text
 
 
 def test_what_makes_samples_fail_tarp_is_as_recorded() -> None:
