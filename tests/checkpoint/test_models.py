@@ -103,7 +103,10 @@ def test_calibrations_are_of_the_code_that_reads_them(name: str) -> None:
     calibration = Calibration.of(model)
     assert calibration is not None
     data = model.config.data
-    source = open_images(resolve_data_path(data.path, None), data.key, data.source_range)
+    path = resolve_data_path(data.path, None)
+    if not path.exists():
+        pytest.skip(f"BCDM_DATA has no {data.path}")
+    source = open_images(path, data.key, data.source_range)
     images = select_split(source, assign_splits(source), "val")
     tails: dict[str, list[float]] = {}
     for k in range(72):
