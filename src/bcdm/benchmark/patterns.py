@@ -40,7 +40,7 @@ COLUMNS = (
 )
 _PATTERNS = ("points", "lines", "free_points", "random_columns", "equispaced_columns", "poisson")
 _ACCELERATIONS = (4.0, 8.0)
-_OWN = "control: "  # numbers of the linear Gaussian posterior
+_CONTROLS = "control: "  # before the names of numbers of the linear Gaussian posterior
 _SIGNS = (("PSNR, one-call mean", 1), ("PSNR, sample mean", 1), ("CRPS, samples", -1))  # of better
 
 Draw = Callable[[np.random.Generator], Tensor]
@@ -94,7 +94,7 @@ def run(
         for each in [name] if rival is None else [name, rival]:
             loaded = model if each == name else load(each).to(device)
             asked = vars(exam) | {"subjects": subjects, "hashes": loaded.facts["hashes"]}
-            asked |= {"masks": masks.sum((-2, -1)).tolist(), "number": number, "control": _OWN}
+            asked |= {"masks": masks.sum((-2, -1)).tolist(), "number": number, "with": CONTROL}
             stored = work / f"{loaded.config.name}-{kind}.npz".replace(" ", "-")
             report(f"{each}: {kind}")
             with warnings.catch_warnings():
@@ -102,12 +102,10 @@ def run(
                 warnings.simplefilter("ignore", UnfamiliarWarning)
                 score = partial(_score, loaded, images, masks, exam)
                 found[each] = keep_numbers(stored, asked, score)
-            records += _list(each, kind, found[each], subjects, exam, make)
-        control = {
-            key.removeprefix(_OWN): values
-            for key, values in found[name].items()
-            if key.startswith(_OWN)
-        }
+            own, control = _split(found[each])
+            records += _list(each, kind, own, subjects, exam, make)
+            records += _divide(each, kind, own, control, subjects, exam, make)
+        _, control = _split(found[name])
         records += _list(CONTROL, kind, control, subjects, exam, make)
         if rival is not None:
             records += _compare(kind, found[name], found[rival], rival, subjects, exam, make)
@@ -156,7 +154,7 @@ def _score(model: Model, images: Tensor, masks: Tensor, exam: Exam) -> Numbers:
     if judge is None:
         raise InputError(f"{model.config.name} was trained for one operator, not for a family")
     found = {
-        f"{_OWN}PSNR, one-call mean": rate(torch.cat(linear), images).numpy(),
+        f"{_CONTROLS}PSNR, one-call mean": rate(torch.cat(linear), images).numpy(),
         "PSNR, one-call mean": rate(torch.cat(means), images).numpy(),
         "accepted": judge_masks(judge, masks, exam.noise_std),
     }
@@ -174,10 +172,21 @@ def _score(model: Model, images: Tensor, masks: Tensor, exam: Exam) -> Numbers:
         force=True,
     )
     drawn = LinearGaussian(model.scales).draw_many(part, identify(part), exam.samples, exam.seed)
-    for own, samples in (("", posterior.samples), (_OWN, drawn)):
-        found[f"{own}PSNR, sample mean"] = rate(samples.mean(0), truth).numpy()
-        found[f"{own}CRPS, samples"] = crps(samples, truth).numpy()
+    for whose, samples in (("", posterior.samples), (_CONTROLS, drawn)):
+        found[f"{whose}PSNR, sample mean"] = rate(samples.mean(0), truth).numpy()
+        found[f"{whose}CRPS, samples"] = crps(samples, truth).numpy()
     return found
+
+
+def _split(numbers: Numbers) -> tuple[Numbers, Numbers]:
+    """Those of a model, and those of its control."""
+    control = {
+        key.removeprefix(_CONTROLS): values
+        for key, values in numbers.items()
+        if key.startswith(_CONTROLS)
+    }
+    own = {key: values for key, values in numbers.items() if not key.startswith(_CONTROLS)}
+    return own, control
 
 
 def _list(
@@ -191,23 +200,37 @@ def _list(
     where: dict[str, object] = {"masks": kind, "model": model, "noise_std": exam.noise_std}
     for key, values in numbers.items():
         metric, _, estimate = key.partition(", ")
-        if not estimate or key.startswith(_OWN):
+        if not estimate:
             continue
         case = where | {"estimate": estimate, "images": len(values)}
         unit = "dB" if metric == "PSNR" else ""
         groups = [subjects[k] for k in choose_evenly(len(subjects), len(values))]
         interval = bootstrap(values, groups=groups)
         yield make(metric, case, float(values.mean()), unit, interval)
-    if f"{_OWN}CRPS, samples" in numbers:
-        ours, control = (numbers[f"{own}CRPS, samples"] for own in ("", _OWN))
-        groups = [subjects[k] for k in choose_evenly(len(subjects), len(ours))]
-        case = where | {"images": len(ours), "samples": exam.samples, "calls": exam.calls}
-        interval = bootstrap(ours, control, groups=groups)
-        yield make(OVER_CONTROL, case, float(ours.mean() / control.mean()), "", interval)
     if "accepted" in numbers:
         taken = numbers["accepted"]
         case = where | {"draws": len(taken)}
         yield make("fraction of masks accepted", case, float(taken.mean()), "", None)
+
+
+def _divide(
+    model: str,
+    kind: str,
+    numbers: Numbers,
+    control: Numbers,
+    subjects: Sequence[str],
+    exam: Exam,
+    make: Callable[..., Record],
+) -> Iterator[Record]:
+    """CRPS over the control's, where samples were drawn."""
+    if not exam.sampled:
+        return
+    ours, theirs = (found["CRPS, samples"] for found in (numbers, control))
+    case: dict[str, object] = {"masks": kind, "model": model, "noise_std": exam.noise_std}
+    case |= {"images": len(ours), "samples": exam.samples, "calls": exam.calls}
+    groups = [subjects[k] for k in choose_evenly(len(subjects), len(ours))]
+    interval = bootstrap(ours, theirs, groups=groups)
+    yield make(OVER_CONTROL, case, float(ours.mean() / theirs.mean()), "", interval)
 
 
 def _compare(
