@@ -26,6 +26,15 @@ TASKS = {
     "denoise": "denoising",
 }
 COVERED, CRPS = "coverage 80%, all pixels", "CRPS, samples"
+CHI = "chi-square per degree of freedom, single sample"
+# What stands below the CRPS: label to name of the record, its factor, and the methods that have it.
+_BEST = ("MMPS", OURS, f"{OURS} (from scratch)")
+_BESIDE = {
+    "PSNR (dB)": ("PSNR, average", 1, _BEST),
+    "s a sample": ("seconds per sample", 1, _BEST),
+    "80 % intervals hold (%)": (COVERED, 100, (*_BEST, CONTROL)),
+    "chi-square of a sample": (CHI, 1, (*_BEST, CONTROL)),
+}
 SEED = ", seed "  # in the name of a row, before its number
 HELD, IN_PART, FAILED = "**holds**", "**in part**", "**fails**"
 
@@ -162,7 +171,7 @@ def read_equal(folder: Path) -> Results | None:
 
 
 def _make_equal(tasks: Mapping[str, Results | None]) -> str:
-    """CRPS of every method at equal total training, how ours compares, what a sample costs."""
+    """CRPS of every method at equal total training, how ours compares, what else of the best."""
     known = list(tasks.values())
     every = (name for found in known if found is not None for name in found.methods)
     names = dict.fromkeys(name for name in every if SEED not in name)
@@ -177,9 +186,11 @@ def _make_equal(tasks: Mapping[str, Results | None]) -> str:
             cells = [f"{choose(ratios):.3f}" if len(ratios) > 1 else "" for ratios in seeds]
             if any(cells):
                 rows.append([f"{told}, {which} of {max(map(len, seeds))} seeds", *cells])
-    for name in ("MMPS", OURS):
-        for label, record in (("PSNR (dB)", "PSNR, average"), ("s a sample", "seconds per sample")):
-            rows.append([f"{name}: {label}", *(_show(one, name, record) for one in known)])
+    for label, (record, scale, shown) in _BESIDE.items():
+        for name in shown:
+            cells = [_show(one, name, record, scale, 1 if scale > 1 else 2) for one in known]
+            if any(cells):
+                rows.append([f"{name}: {label}", *cells])
     return _make_table(["CRPS x 1000, unless said", *TASKS.values()], rows)
 
 

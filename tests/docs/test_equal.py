@@ -2,8 +2,10 @@
 
 import re
 
-from experiments.pages import compare_seeds, read_equal
-from tests.records import ROOT, drop_zero, read_records, read_words
+from experiments.pages import CHI, COVERED, CRPS, TASKS, compare_seeds, read_equal
+from tests.records import ROOT, drop_zero, read_records, read_table, read_words
+
+GUIDED = ("DMPS", "PiGDM", "DDRM", "MMPS")
 
 
 def test_rivals_at_their_best_are_as_recorded() -> None:
@@ -25,6 +27,55 @@ def test_rivals_at_their_best_are_as_recorded() -> None:
         assert len(ratios) == (1 if (task, method) == ("mri", "BCDM") else 3)
         found.append(" to ".join(dict.fromkeys(map(drop_zero, (min(ratios), max(ratios))))))
     assert list(told.groups()) == found
+
+
+def test_the_table_of_equal_training_is_as_recorded() -> None:
+    """The control, the best rival and ours, and how often intervals of MRI hold."""
+    tasks = [read_equal(ROOT / "experiments/paper" / task) for task in TASKS]
+    table = read_table(ROOT / "docs/results.md", "At their best, at the same total training")
+    crps: list[dict[str, float]] = []
+    for found in tasks:
+        assert found is not None
+        values = {name: 1000 * found.get(name, CRPS) for name in found.methods}
+        guided = min(values[name] for name in GUIDED if name in values)
+        crps.append(values | {"guided": guided, "control": 1000 * found.control[CRPS]["value"]})
+    names = ("control", "guided", "BCDM", "BCDM (from scratch)")
+    for cells, name in zip(table.values(), names, strict=True):
+        assert cells == [f"{one[name]:.1f}" if name in one else "" for one in crps]
+    mri = tasks[0]
+    assert mri is not None
+    own, scratch, rival = (
+        f"{100 * mri.get(name, COVERED):.0f}" for name in ("BCDM", "BCDM (from scratch)", "MMPS")
+    )
+    told = f"80 % intervals hold {own} % ({scratch} % from scratch), those of MMPS {rival} %"
+    assert told in read_words("docs/results.md")
+    chi = [f"{mri.get(name, CHI):.2f}" for name in ("BCDM", "BCDM (from scratch)", "MMPS")]
+    told = (
+        f"80 % intervals of ours hold {own} % ({scratch} % from scratch), with a chi-square of "
+        f"{chi[0]} ({chi[1]}), those of MMPS {rival} % with {chi[2]}."
+    )
+    assert told in read_words("experiments/paper/README.md")
+
+
+def test_the_readme_says_who_is_ahead_at_equal_training() -> None:
+    """The range of tasks that ours wins, by all seeds, and of those that it does not."""
+    scratch = "BCDM (from scratch)"
+    won, level = (
+        [
+            ratio
+            for task, method in tasks
+            for ratio in compare_seeds(read_equal(ROOT / "experiments/paper" / task), method)
+        ]
+        for tasks in (
+            (("sr", "BCDM"), ("deblur", "BCDM"), ("mri", scratch)),
+            (("denoise", "BCDM"), ("mri", "BCDM"), ("inpaint", "BCDM")),
+        )
+    )
+    assert (
+        f"ours has {drop_zero(min(won))} to {drop_zero(max(won))} of the best guided method's CRPS "
+        f"for super-resolution, deblurring and MRI from scratch, {drop_zero(min(level))} to "
+        f"{drop_zero(max(level))} for denoising, MRI from a prior and a changed mask."
+    ) in read_words("README.md")
 
 
 def test_iterations_of_mmps_on_mri_are_as_tuned() -> None:
