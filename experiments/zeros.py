@@ -3,11 +3,11 @@
 python -m experiments.zeros experiments/zeros.json     # a minute: no network runs
 
 `bcdm evaluate` and `bcdm benchmark family` draw it themselves since; a record made anew by them
-needs nothing of this.
+needs nothing of this. Cards of models that were evaluated before get the control's rows, too.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,14 +15,17 @@ from pathlib import Path
 from bcdm.assessment.images import open_tested
 from bcdm.assessment.judging import judge
 from bcdm.assessment.options import Options
-from bcdm.assessment.records import Record, write_records
+from bcdm.assessment.records import Record, read_records, write_records
+from bcdm.assessment.summary import OVER_CONTROL, write_card
 from bcdm.benchmark.family import load_comparison
 from bcdm.checkpoint import load
 from bcdm.methods import CONTROL
+from bcdm.shelf import find_model
 
 FAMILIES = ("mri64", "faces64")
-# Those of `bcdm evaluate`: as many images as their records have.
-ALONE = {"ixi64-mri8x": 130, "faces64-inpaint": 128}
+HERE = Path(__file__).parent
+# Those of `bcdm evaluate`: their records, and as many images as these have.
+ALONE = {"ixi64-mri8x": ("mri/ixi64", 130), "faces64-inpaint": ("faces/inpaint64", 128)}
 NUMBERS = (
     ("CRPS", "samples"),
     ("PSNR", "sample mean"),
@@ -33,10 +36,10 @@ NUMBERS = (
 
 def list_problems() -> Iterator[tuple[str, dict[str, object], Options]]:
     """Model, what distinguishes the problem, and options, as in the records."""
-    for name, images in ALONE.items():
+    for name, (_, images) in ALONE.items():
         yield name, {}, Options(limit=images)
     for family in FAMILIES:
-        settings = load_comparison(Path(__file__).parent / f"families/{family}.cases.yaml")
+        settings = load_comparison(HERE / f"families/{family}.cases.yaml")
         for name, case in settings.cases.items():
             for noise in case.noise_std:
                 options = replace(settings.options, operator=case.operator, noise_std=noise)
@@ -64,7 +67,22 @@ def run(name: str, where: dict[str, object], options: Options, command: str) -> 
     return rows
 
 
+def complete_cards(control: Sequence[Record]) -> None:
+    """Puts the control's numbers below those of the model on the cards that have none."""
+    for name, (path, _) in ALONE.items():
+        mine = read_records(HERE / f"{path}.results.json")
+        theirs = [one for one in control if one.case["model"] == name and "case" not in one.case]
+        (own,), (other,) = ([one for one in rows if one.name == "CRPS"] for rows in (mine, theirs))
+        assert own.value is not None
+        assert other.value is not None
+        over = Record(OVER_CONTROL, {}, own.value / other.value)
+        command = f"{mine[0].command}`, the control by `{other.command}"
+        write_card(find_model(name), [*mine, *theirs, over], command)
+
+
 if __name__ == "__main__":
     out = Path(sys.argv[1])
     words = f"python -m experiments.zeros {out}"
-    write_records(out, [one for given in list_problems() for one in run(*given, words)])
+    found = [one for given in list_problems() for one in run(*given, words)]
+    write_records(out, found)
+    complete_cards(found)

@@ -54,6 +54,17 @@ def test_the_card_says_how_a_model_was_trained(name: str) -> None:
     assert told[name] in card
 
 
+@pytest.mark.parametrize("folder", sorted((ROOT / "models").glob("*/README.md")))
+def test_no_card_gives_its_coverage_alone(folder: Path) -> None:
+    """Those of a network of zeros are nearly right, too: the CRPS and the control stand beside."""
+    card = folder.read_text()
+    if "## Measured" in card:
+        rows = card.partition("## Measured")[2]
+        for name in ("CRPS, samples", "coverage 90%, all pixels", "TARP distance from diagonal"):
+            assert f"| {name}, linear Gaussian posterior |" in rows or f"| {name} |" not in rows
+        assert "| CRPS over the control's |" in rows
+
+
 def test_parts_of_a_training_are_those_of_its_record() -> None:
     facts = json.loads((ROOT / "models/brain-mri/config.json").read_text())["facts"]
     parts = read_table(ROOT / "experiments/scans/README.md", "## What was learned")
