@@ -18,8 +18,9 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(cli, [str(a) for a in arguments])
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tmp_path = tmp_path_factory.mktemp("family")
     images = np.random.default_rng(0).integers(0, 255, (30, 16, 16), np.uint8)
     split = np.array(["train"] * 16 + ["val"] * 4 + ["test"] * 10)
     np.savez(tmp_path / "images.npz", images=images, split=split)
@@ -54,7 +55,7 @@ def folder(tmp_path: Path) -> Path:
             "noise": {"operator": OPERATOR, "noise_std": 0.5},
         },
         "draws": 50,
-        "options": {"limit": 3, "samples": 3, "calls": 2},
+        "options": {"limit": 3, "samples": 20, "calls": 2},
     }  # fmt: skip
     (tmp_path / "cases.yaml").write_text(yaml.safe_dump(comparison))
     return tmp_path
@@ -75,6 +76,7 @@ def test_every_case_is_paired(folder: Path) -> None:
     assert alarms <= 0.1
     assert names.count("PSNR behind the specialist") == 1
     assert names.count("distance of 90 % coverage from .9") == 2
+    assert None not in [row["value"] for row in rows if "coverage from" in row["name"]]
     assert len(list((folder / "work").glob("*.npz"))) == 7
     page = (folder / "r.md").read_text()
     assert page.splitlines()[0].startswith("| case | noise_std | model | CRPS | CRPS over the")
@@ -88,3 +90,13 @@ def test_every_case_is_paired(folder: Path) -> None:
     assert json.loads((folder / "r.json").read_text()) == rows
     after = [path.stat().st_mtime_ns for path in sorted((folder / "work").glob("*.npz"))]
     assert before == after
+
+
+def test_levels_that_samples_do_not_resolve_are_not_required(folder: Path) -> None:
+    settings = yaml.safe_load((folder / "cases.yaml").read_text())
+    settings["options"]["samples"] = 3
+    (folder / "few.yaml").write_text(yaml.safe_dump(settings))
+    run("benchmark", "family", folder / "few.yaml", "--data", folder, "--work", folder / "few",
+        "--json", folder / "few.json")  # fmt: skip
+    rows = json.loads((folder / "few.json").read_text())
+    assert "distance of 90 % coverage from .9" not in [row["name"] for row in rows]

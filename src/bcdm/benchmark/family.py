@@ -1,5 +1,6 @@
 """A model of a family beside its rivals: every operator, every noise level, paired by image."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -265,6 +266,8 @@ def _judge_coverage(
     model: str, where: dict[str, object], numbers: Numbers, record: Callable[..., Record]
 ) -> list[Record]:
     away = abs(float(numbers["coverage 90%, all pixels"].mean()) - 0.9)
+    if math.isnan(away):  # fewer samples than resolve that level
+        return []
     name = "distance of 90 % coverage from .9"
     return [record(name, {"model": model} | where, away, "", None, "<= 0.05")]
 
