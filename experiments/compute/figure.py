@@ -1,8 +1,9 @@
 """Quality over training compute, and over network passes: python -m experiments.compute.figure.
 
-Reads experiments/compute/TASK/results.json, and those of TASK-more and TASK-rivals, whose rows take
-the place of the same ones there, and writes compute.png and results.json: CRPS by minutes of
-training, a dot for each seed and a line through their means, and by network passes.
+Reads experiments/compute/TASK/results.json, and those of TASK-more, TASK-rivals, TASK-best and
+TASK-longer, whose rows take the place of the same ones there, and writes compute.png and
+results.json: CRPS by minutes of training, a dot for each seed and a line through their means, and
+by network passes after the longest training.
 A pass is one run of the network through one image; a product with its Jacobian counts as two, a
 backward pass, and MMPS needs up to one more of them a call than it has iterations.
 """
@@ -23,8 +24,16 @@ from bcdm.assessment.records import Record, write_records
 
 HERE = Path(__file__).parent
 TITLES = {"mri": "MRI 4x, 32x32", "inpaint": "inpainting 12x12 of 32x32"}
-ROWS = ("BCDM", "BCDM of a family", "dual input with Wiener", "MMPS")
-MOST, CALLS = 8, 20
+ROWS = (
+    "BCDM",
+    "BCDM of a family",
+    "dual input with Wiener",
+    "MMPS",
+    "dual input with a residual",
+    "MMPS with our levels",
+)
+CALLS = 20
+CRPS = (20, 30, 50, 100)  # ticks
 
 
 @dataclass(frozen=True)
@@ -42,7 +51,7 @@ class Row:
 
 def read(task: str) -> list[Row]:
     """What the studies of a task found; the same number of a later one takes an earlier's place."""
-    names = (task, f"{task}-more", f"{task}-rivals")
+    names = (task, *(f"{task}-{what}" for what in ("more", "rivals", "best", "longer")))
     found = [row for name in names for row in read_study(HERE / name)]
     latest = {(row.method, row.minutes, row.calls, row.seed): row for row in found}
     return list(latest.values())
@@ -87,26 +96,33 @@ def draw() -> None:
     )
     for (left, right), task in zip(grid, tasks, strict=True):
         rows = read(task)
+        most = max(row.minutes for row in rows)
         for number, name in enumerate(ROWS):
             style = {"marker": "o", "color": f"C{number}"}
             own = [row for row in rows if row.method == name]
             curve = [(row.minutes, row.value) for row in own if row.calls == CALLS]
+            if not curve:
+                continue
             left.scatter(*zip(*curve, strict=True), s=12, color=f"C{number}")
             budgets = sorted({minutes for minutes, _ in curve})
             means = [np.mean([v for m, v in curve if m == minutes]) for minutes in budgets]
             left.plot(budgets, means, **style, label=name)
-            passes = sorted((row.passes, row.value) for row in own if row.minutes == MOST)
-            right.plot(*zip(*passes, strict=True), **style)
+            passes = sorted((row.passes, row.value) for row in own if row.minutes == most)
+            if passes:
+                right.plot(*zip(*passes, strict=True), **style)
         left.set(xlabel="minutes of training on one core", ylabel="CRPS x 1000", title=TITLES[task])
-        right.set(xlabel=f"network passes a sample, {MOST} min", ylabel="CRPS x 1000")
+        right.set(xlabel=f"network passes a sample, {most:g} min", ylabel="CRPS x 1000")
         for axes, ticks in (
-            (left, (0.5, 1, 2, 4, 8)),
-            (right, (5, 10, 20, 50, 100, 200)),
+            (left, [0.5 * 2**power for power in range(7) if 0.5 * 2**power <= most]),
+            (right, [5, 10, 20, 50, 100, 200]),
         ):
             axes.set(xscale="log")
             axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-            axes.minorticks_off()
             axes.grid(alpha=0.3)
+        left.set_yscale("log")
+        left.set_yticks(CRPS, [str(tick) for tick in CRPS])
+        left.minorticks_off()
+        right.minorticks_off()
         left.legend()
     figure.savefig(HERE / "compute.png", dpi=110)
     plt.close(figure)
