@@ -18,6 +18,7 @@ SHIPPED = (
     "brain-mri",
     "faces64",
     "faces64-inpaint",
+    "faces64-prior",
     "ixi64-mri",
     "ixi64-mri-scanner",
     "ixi64-mri8x",

@@ -35,7 +35,7 @@ def test_the_card_says_which_sizes_a_model_is_for() -> None:
     assert "may lack conjugate symmetry" in card
 
 
-@pytest.mark.parametrize("name", ["brain-mri", "ixi64-mri-scanner", "faces64"])
+@pytest.mark.parametrize("name", ["brain-mri", "ixi64-mri-scanner", "faces64", "faces64-prior"])
 def test_the_card_says_how_a_model_was_trained(name: str) -> None:
     """What its weights began with, all parts of it, and where its record is."""
     folder = ROOT / "models" / name
@@ -50,8 +50,16 @@ def test_the_card_says_how_a_model_was_trained(name: str) -> None:
         "brain-mri": f"| its last part | {steps} |",
         "ixi64-mri-scanner": f"| training | {steps}, from the weights of ixi64-mri |",
         "faces64": f"| training | {steps} |",
+        "faces64-prior": f"| training | {steps}, from the weights of faces64 |",
     }
     assert told[name] in card
+
+
+@pytest.mark.parametrize("folder", sorted((ROOT / "models").glob("*/config.json")))
+def test_the_card_says_what_is_a_prior_too(folder: Path) -> None:
+    nothing = json.loads(folder.read_text())["config"]["operator"].get("nothing", 0)
+    told = f"It is also a prior: nothing was measured in {nothing:g} of the draws"
+    assert (told in folder.with_name("README.md").read_text()) == (nothing > 0)
 
 
 @pytest.mark.parametrize("folder", sorted((ROOT / "models").glob("*/README.md")))

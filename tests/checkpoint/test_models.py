@@ -51,7 +51,9 @@ def test_one_call_keeps_what_was_measured(name: str) -> None:
     assert float(squared / measurement.degrees_of_freedom) ** 0.5 < 3
 
 
-@pytest.mark.parametrize("name", ["brain-mri", "ixi64-mri", "ixi64-mri-scanner", "faces64"])
+@pytest.mark.parametrize(
+    "name", ["brain-mri", "ixi64-mri", "ixi64-mri-scanner", "faces64", "faces64-prior"]
+)
 def test_clouds_are_of_the_code_that_reads_them(name: str) -> None:
     """Otherwise it is drawn anew in every process: `bcdm calibrate NAME --only-family`."""
     model = bcdm.load(name)

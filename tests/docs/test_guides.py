@@ -157,6 +157,11 @@ def test_the_fallback_was_tried_as_told() -> None:
         f"{images} test slices, noise_std {drop_zero(noise)} on [-1, 1], {samples} samples of "
         f"{calls} calls"
     ) in read_words("docs/methods.md")
+    cases = [row["case"] for row in read_records("experiments/fallback-faces.json")]
+    assert {tuple(case.get(key) for key in shape) for case in cases} == {
+        (images, samples, calls, noise)
+    }
+    assert f"{images} test faces, all else alike" in read_words("docs/methods.md")
 
 
 def test_examples_are_as_long_and_as_large_as_told() -> None:

@@ -174,6 +174,7 @@ def test_training_took_as_long_as_its_record_says() -> None:
         "ixi64-mri8x": "`ixi64-mri8x` and `ixi64-mri` {steps} of {batch},",
         "ixi64-mri": "`ixi64-mri8x` and `ixi64-mri` {steps} of {batch},",
         "ixi64-mri-scanner": "`ixi64-mri-scanner` {steps} of {batch} more from there",
+        "faces64-prior": "`faces64-prior` {steps} of {batch} more from `faces64`",
     }
     for model, words in told.items():
         assert words.format(**read_config(model)["training"]) in text, model

@@ -56,6 +56,7 @@ def format_card(content: dict[str, Any], *, named: bool = True) -> str:
         "```",
         "",
         "It answers for operators and noise levels as above, and images like its training's.",
+        *_tell_prior(config["operator"]),
         *_describe_masks(members),
         *_tell_lesions(facts, members),
     ]
@@ -92,6 +93,18 @@ def _tell_training(training: dict[str, Any], facts: dict[str, Any]) -> list[str]
     if "record" in facts:
         rows.append(f"| what was measured | {facts['record']} in the repository of bcdm |")
     return rows
+
+
+def _tell_prior(operator: dict[str, Any]) -> list[str]:
+    """Whether it serves outside of its family, too, and by what."""
+    nothing = operator.get("nothing", 0)
+    if not nothing:
+        return []
+    return [
+        f"It is also a prior: nothing was measured in {nothing:g} of the draws of its training. "
+        "For operators outside of its family `--method auto` takes guarded MMPS with it, which is "
+        "slower."
+    ]
 
 
 def _describe_scope(scope: dict[str, Any] | None) -> list[str]:
