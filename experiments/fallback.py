@@ -3,9 +3,9 @@
 python -m experiments.fallback ixi64-mri-scanner experiments/fallback.json
 python -m experiments.fallback faces64-prior experiments/fallback-faces.json
 
-Each takes 20 minutes of a core. Test images, operators that the model was never trained for. The
-control is the linear Gaussian posterior; its prior is white, so it is weak where all of an image is
-blurred, and the error of the blurred image stands beside it. Coverage is that of pixels that are
+Each takes about ten minutes of a core. Test images, operators that the model was never trained for.
+The control is the linear Gaussian posterior; its prior is white, so it is weak where a whole image
+is blurred, and the error of the blurred image stands beside it. Coverage is that of pixels that are
 not black, before and after the widths that were fitted inside of the family (`bcdm calibrate MODEL
 --only-fallback`).
 """

@@ -1,9 +1,9 @@
 """Quality over training compute, and over network passes: python -m experiments.compute.figure.
 
-Reads experiments/compute/TASK/results.json, and those of TASK-more, TASK-rivals, TASK-best and
-TASK-longer, whose rows take the place of the same ones there, and writes compute.png and
-results.json: CRPS by minutes of training, a dot for each seed and a line through their means, and
-by network passes after the longest training.
+Reads experiments/compute/TASK/results.json, and those of TASK-more, TASK-rivals and TASK-best,
+whose rows take the place of the same ones there, and writes compute.png and results.json: CRPS by
+minutes of training, a dot for each seed and a line through their means, and by network passes after
+the longest training.
 A pass is one run of the network through one image; a product with its Jacobian counts as two, a
 backward pass, and MMPS needs up to one more of them a call than it has iterations.
 """
@@ -51,7 +51,7 @@ class Row:
 
 def read(task: str) -> list[Row]:
     """What the studies of a task found; the same number of a later one takes an earlier's place."""
-    names = (task, *(f"{task}-{what}" for what in ("more", "rivals", "best", "longer")))
+    names = (task, *(f"{task}-{what}" for what in ("more", "rivals", "best")))
     found = [row for name in names for row in read_study(HERE / name)]
     latest = {(row.method, row.minutes, row.calls, row.seed): row for row in found}
     return list(latest.values())
