@@ -1,9 +1,9 @@
 """Quality over training compute, and over network passes: python -m experiments.compute.figure.
 
-Reads experiments/compute/TASK/results.json, and those of TASK-more, TASK-rivals and TASK-best,
-whose rows take the place of the same ones there, and writes compute.png and results.json: CRPS by
-minutes of training, a dot for each seed and a line through their means, and by network passes after
-the longest training.
+Reads experiments/compute/TASK/results.json, and those of TASK-more, TASK-rivals, TASK-best and
+TASK-longer, whose rows take the place of the same ones there, and writes compute.png and
+results.json: CRPS by minutes of training, a dot for each seed and a line through their means, and
+by network passes after the longest training that all have (dashed: after the longest of all).
 A pass is one run of the network through one image; a product with its Jacobian counts as two, a
 backward pass, and MMPS needs up to one more of them a call than it has iterations.
 """
@@ -51,7 +51,7 @@ class Row:
 
 def read(task: str) -> list[Row]:
     """What the studies of a task found; the same number of a later one takes an earlier's place."""
-    names = (task, *(f"{task}-{what}" for what in ("more", "rivals", "best")))
+    names = (task, *(f"{task}-{what}" for what in ("more", "rivals", "best", "longer")))
     found = [row for name in names for row in read_study(HERE / name)]
     latest = {(row.method, row.minutes, row.calls, row.seed): row for row in found}
     return list(latest.values())
@@ -97,6 +97,7 @@ def draw() -> None:
     for (left, right), task in zip(grid, tasks, strict=True):
         rows = read(task)
         most = max(row.minutes for row in rows)
+        common = min(max(row.minutes for row in rows if row.method == name) for name in ROWS[:4])
         for number, name in enumerate(ROWS):
             style = {"marker": "o", "color": f"C{number}"}
             own = [row for row in rows if row.method == name]
@@ -107,11 +108,13 @@ def draw() -> None:
             budgets = sorted({minutes for minutes, _ in curve})
             means = [np.mean([v for m, v in curve if m == minutes]) for minutes in budgets]
             left.plot(budgets, means, **style, label=name)
-            passes = sorted((row.passes, row.value) for row in own if row.minutes == most)
-            if passes:
-                right.plot(*zip(*passes, strict=True), **style)
+            for budget, line in {most: "--", common: "-"}.items():
+                passes = sorted((row.passes, row.value) for row in own if row.minutes == budget)
+                if passes:
+                    right.plot(*zip(*passes, strict=True), linestyle=line, **style)
+        told = f"{common:g} min" + (f" (dashed: {most:g} min)" if most > common else "")
         left.set(xlabel="minutes of training on one core", ylabel="CRPS x 1000", title=TITLES[task])
-        right.set(xlabel=f"network passes a sample, {most:g} min", ylabel="CRPS x 1000")
+        right.set(xlabel=f"network passes a sample, {told}", ylabel="CRPS x 1000")
         for axes, ticks in (
             (left, [0.5 * 2**power for power in range(7) if 0.5 * 2**power <= most]),
             (right, [5, 10, 20, 50, 100, 200]),
