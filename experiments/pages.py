@@ -29,11 +29,12 @@ COVERED, CRPS = "coverage 80%, all pixels", "CRPS, samples"
 CHI = "chi-square per degree of freedom, single sample"
 # What stands below the CRPS: label to name of the record, its factor, and the methods that have it.
 _BEST = ("MMPS", OURS, f"{OURS} (from scratch)")
+_LEVELS = "MMPS with our levels"  # timed on another machine
 _BESIDE = {
-    "PSNR (dB)": ("PSNR, average", 1, _BEST),
+    "PSNR (dB)": ("PSNR, average", 1, (_LEVELS, *_BEST)),
     "s a sample": ("seconds per sample", 1, _BEST),
-    "80 % intervals hold (%)": (COVERED, 100, (*_BEST, CONTROL)),
-    "chi-square of a sample": (CHI, 1, (*_BEST, CONTROL)),
+    "80 % intervals hold (%)": (COVERED, 100, (_LEVELS, *_BEST, CONTROL)),
+    "chi-square of a sample": (CHI, 1, (_LEVELS, *_BEST, CONTROL)),
 }
 SEED = ", seed "  # in the name of a row, before its number
 HELD, IN_PART, FAILED = "**holds**", "**in part**", "**fails**"
@@ -160,14 +161,18 @@ def _list_two(found: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def read_equal(folder: Path) -> Results | None:
-    """A task at equal total training, with further seeds of ours, as far as that was run."""
-    path, more = folder / "equal/results.json", folder / "seeds/results.json"
+    """A task at equal total training, with what was added later, as far as that was run.
+
+    That is a rival with a better prior, and further seeds of ours.
+    """
+    path, *more = (folder / f"{study}/results.json" for study in ("equal", "levels", "seeds"))
     if not path.exists():
         return None
     found = read_results(path)
-    if not more.exists():
-        return found
-    return replace(found, methods={**found.methods, **read_results(more).methods})
+    for added in more:
+        if added.exists():
+            found = replace(found, methods={**found.methods, **read_results(added).methods})
+    return found
 
 
 def _make_equal(tasks: Mapping[str, Results | None]) -> str:

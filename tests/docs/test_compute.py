@@ -98,7 +98,7 @@ def test_rivals_as_they_might_be_better_are_as_recorded() -> None:
     lead = 100 * (1 - ours / guided)
     assert f"and {lead:.0f} % ahead of MMPS, whose samples take nine times the passes" in text
     gain = 100 * (1 - guided / mean(found["MMPS", 8.0, 20]))
-    told = f"at 32 x 32 ours takes {gain:.0f} % off its CRPS"
+    told = f"off its CRPS (at 32 x 32 {gain:.0f} %)"
     assert told in read_words("docs/results.md")
     image = [mean(found["dual input with Wiener", minutes, 20]) for minutes in (2.0, 8.0)]
     assert f"predicting the image, it had {image[0]:.1f} and {image[1]:.1f}." in text
