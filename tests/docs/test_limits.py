@@ -149,6 +149,16 @@ def test_what_one_network_for_everything_costs_is_as_recorded() -> None:
     ]
     told = f"ten minutes of `bcdm specialise` leave {drop_zero(left[0])} and {left[1]:.2f} dB"
     assert told in read_words(LIMITS)
+    behind, after = (
+        find_value(
+            "experiments/specialising.json",
+            "PSNR behind the specialist",
+            case="super-resolution 4x",
+            minutes=minutes,
+        )
+        for minutes in (0.0, 10.0)
+    )
+    assert f"for super-resolution {after:.2f} of {behind:.2f} dB" in read_words(LIMITS)
 
 
 def test_claims_of_the_paper_are_counted_right() -> None:

@@ -156,7 +156,12 @@ def test_sbi_is_as_recorded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("title", "name"), [("MRI 8x", "MRI 8x"), ("a box of 24x24", "inpainting, 24x24")]
+    ("title", "name"),
+    [
+        ("MRI 8x", "MRI 8x"),
+        ("a box of 24x24", "inpainting, 24x24"),
+        ("super-resolution 4x", "super-resolution 4x"),
+    ],
 )
 def test_what_specialising_gains_is_as_recorded(title: str, name: str) -> None:
     find = partial(find_value, "experiments/specialising.json")
