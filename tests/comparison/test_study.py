@@ -265,6 +265,35 @@ def test_steps_of_another_network_are_taken_whatever_its_minutes(folder: Path) -
     assert budgets["again"]["minutes"] == 0.002
 
 
+def test_a_longer_network_branches_off_a_shorter_one(folder: Path) -> None:
+    """The same to the bit as trained alone; a smoke run, all of whose networks are as short."""
+    study = yaml.safe_load((folder / "study.yaml").read_text())
+    study["networks"] = {
+        "plain": ["minutes=0.2", "training.decay=0.5"],
+        "longer": ["minutes=0.4", "training.decay=0.5", "branch=network:plain"],
+        "alone": ["minutes=0.5", "training.decay=0.5"],
+    }
+    method = {"kind": "network", "calls": 2}
+    study["methods"] = {name: method | {"network": name} for name in study["networks"]}
+    study |= {"figure": ["plain"], "beaten": []}
+    (folder / "study.yaml").write_text(yaml.safe_dump(study))
+    for name, minutes, steps in (("plain", 0.2, 4), ("longer", 0.4, 10), ("alone", 0.5, 10)):
+        write_budget(folder / "out/budgets.json", name, Budget(minutes, 0.1, steps))
+    done = run(folder)
+    assert done.exit_code == 0 or "miss what is required" in str(done.exception), done.output
+    scores = {
+        row["case"]["method"]: row["value"]
+        for row in read(folder)
+        if row["name"] == "CRPS, samples"
+    }
+    assert scores["longer"] == scores["alone"] != scores["plain"]
+    kept = sorted(path.name for path in (folder / "work/networks").glob("*/branch/*"))
+    assert kept == ["step-000000002", "step-000000005", "step-000000005"]
+    (folder / "out/budgets.json").unlink()
+    done = run(folder, "--smoke")
+    assert done.exit_code == 0, done.output
+
+
 def test_fewer_images_than_asked_for_are_enough(folder: Path) -> None:
     common = yaml.safe_load((folder / "common.yaml").read_text())
     (folder / "common.yaml").write_text(yaml.safe_dump(common | {"images": 500, "few_images": 400}))
@@ -358,6 +387,10 @@ def test_a_family_model_asks_for_an_operator(folder: Path) -> None:
         ("{extends: common.yaml, base: base.yaml, beaten: [none]}", "compares no method"),
         (
             "{extends: common.yaml, base: base.yaml, networks: {dual: ['steps=network:none']}}",
+            "has no network",
+        ),
+        (
+            "{extends: common.yaml, base: base.yaml, networks: {dual: ['branch=network:none']}}",
             "has no network",
         ),
         (

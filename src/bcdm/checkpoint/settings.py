@@ -156,8 +156,10 @@ class TrainingConfig(Settings):
     learning_rate: float = Field(default=2e-4, gt=0)
     betas: tuple[Share, Share] = (0.9, 0.999)
     warmup: int = Field(default=200, ge=0)
-    decay: bool = True
-    """Cosine decay of the learning rate to zero at the last step."""
+    decay: bool | Share = True
+    """The learning rate falls to zero as a cosine over all steps; a share, such as .2: it is
+    constant, then falls linearly over that share of the steps, and `bcdm train --branch` can go on
+    from there to a longer run; False: it stays."""
     clip: Positive = 1.0
     """The largest norm of a gradient."""
     ema: Share = 0.999
@@ -175,6 +177,12 @@ class TrainingConfig(Settings):
     checkpoint_every: int = Field(default=500, gt=0)
     keep: int = Field(default=2, gt=0)
     levels: Levels = Levels()
+
+    def find_fall(self) -> int:
+        """The step from which on the rate falls."""
+        if isinstance(self.decay, bool):
+            return 0 if self.decay else self.steps
+        return self.steps - round(self.decay * self.steps)
 
 
 class ScopeConfig(Settings):

@@ -59,6 +59,12 @@ def prepare(folder: Path, out: Path, size: tuple[int, int] | None) -> None:
     metavar="FILE",
     help="A stored operator, instead of what CONFIG says.",
 )
+@click.option(
+    "--branch",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="RUN",
+    help="Go on from where the rate of this shorter run began to fall (training.decay=0.2).",
+)
 @device_option("auto")
 @click.option("--dry-run", is_flag=True, help="Print plan, parameters, memory and ETA only.")
 def train(
@@ -67,6 +73,7 @@ def train(
     out: Path | None,
     overrides: tuple[str, ...],
     operator: Path | None,
+    branch: Path | None,
     device: str,
     dry_run: bool,
 ) -> None:
@@ -86,7 +93,15 @@ def train(
     keep_memory()
     given = load_operator(operator) if operator is not None else None
     run.run(
-        config, overrides, data, out, dry_run=dry_run, report=say, operator=given, device=device
+        config,
+        overrides,
+        data,
+        out,
+        dry_run=dry_run,
+        report=say,
+        operator=given,
+        device=device,
+        branch=branch,
     )
 
 

@@ -57,6 +57,7 @@ def train_for(
     report: Callable[[str], None],
     given: Budget | None = None,
     device: str = "auto",
+    branch: Path | None = None,
 ) -> Budget:
     """Trains what is not trained yet, for as many steps as fit in some minutes of one thread here.
 
@@ -70,6 +71,7 @@ def train_for(
         given: What an earlier run or a network of the same cost was given; its number of steps is
             then kept, on any device.
         device: Where to train.
+        branch: The folder of a shorter run to branch off.
     """
     timed = folder / "budget.json"
     budget = read_budget(timed, "budget")
@@ -88,5 +90,14 @@ def train_for(
     each = max(1, budget.steps // 8)
     changes = [*changes, f"training.steps={budget.steps}", f"training.validate_every={each}"]
     if not (folder / "model/config.json").exists():
-        training.run(base, changes, data, folder, dry_run=False, report=report, device=device)
+        training.run(
+            base,
+            changes,
+            data,
+            folder,
+            dry_run=False,
+            report=report,
+            device=device,
+            branch=branch,
+        )
     return budget

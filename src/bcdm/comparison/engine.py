@@ -181,7 +181,10 @@ def _train(
     if given is None and (twin := task.find_twin(name)) != name:
         _train(task, twin, data, out, work, report, device)
         given = read_budget(out / BUDGETS, twin)
-    budget = train_for(minutes, task.base, changes, data, folder, report, given, device)
+    branch = None
+    if (shorter := task.find_branch(name)) is not None:
+        branch = _train(task, shorter, data, out, work, report, device)[0].parent
+    budget = train_for(minutes, task.base, changes, data, folder, report, given, device, branch)
     write_budget(out / BUDGETS, name, replace(budget, minutes=minutes, settings=asked))
     logs = out / "logs"
     logs.mkdir(parents=True, exist_ok=True)

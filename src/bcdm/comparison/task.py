@@ -18,7 +18,7 @@ __all__ = ["START", "Task", "add_control", "load_task", "scale_down"]
 
 START = "training.start_from=network:"
 _SEED, _MINUTES, _STEPS = "training.seed=", "minutes=", "steps=network:"
-_MODEL = "model="
+_BRANCH, _MODEL = "branch=network:", "model="
 
 
 class Task(BaseModel):
@@ -33,8 +33,10 @@ class Task(BaseModel):
         networks: Changes of each network, by name; those that a method uses are trained.
             "training.start_from=network:NAME" starts one from another; "minutes=N" gives it
             another training time, "steps=network:NAME" as many steps as another that costs as
-            much a step: times differ from run to run. "model=NAME", alone, is a model that is
-            there already, by its name or its folder.
+            much a step: times differ from run to run. "branch=network:NAME" goes on from where the
+            rate of a shorter one of the same settings began to fall, which saves time and changes
+            nothing (`bcdm train --branch`). "model=NAME", alone, is a model that is there already,
+            by its name or its folder.
         operator: What test images are measured with, if that is not what was trained for: settings,
             a file, or "package.module:name" of what makes an operator for a size (rows, columns).
         noise_std: The same for the noise.
@@ -85,12 +87,17 @@ class Task(BaseModel):
 
     def list_changes(self, name: str) -> list[str]:
         """Changes to the base that make a network's settings."""
-        own = (_MINUTES, _STEPS)
+        own = (_MINUTES, _STEPS, _BRANCH)
         return [c for c in (*self.set, *self.networks[name]) if not c.startswith(own)]
 
     def find_given(self, name: str) -> str | None:
         """The model that a network is, if it is not trained here."""
         named = [c.removeprefix(_MODEL) for c in self.networks[name] if c.startswith(_MODEL)]
+        return named[0] if named else None
+
+    def find_branch(self, name: str) -> str | None:
+        """The shorter network that a network branches off."""
+        named = [c.removeprefix(_BRANCH) for c in self.networks[name] if c.startswith(_BRANCH)]
         return named[0] if named else None
 
     def find_minutes(self, name: str) -> float:
@@ -128,7 +135,7 @@ def load_task(path: Path) -> Task:
     if unknown := ({task.ours, *task.figure, *task.beaten} - set(task.methods)):
         raise InputError(f"{path} compares no method {sorted(unknown)}")
     needed = {
-        name: {c.split(":", 1)[1] for c in changes if c.startswith((START, _STEPS))}
+        name: {c.split(":", 1)[1] for c in changes if c.startswith((START, _STEPS, _BRANCH))}
         for name, changes in task.networks.items()
     }
     if unknown := set().union(*needed.values()) - set(needed):
@@ -206,7 +213,7 @@ def scale_down(task: Task) -> Task:
         for name, method in task.methods.items()
     }
     networks = {
-        name: tuple(change for change in changes if not change.startswith(_MINUTES))
+        name: tuple(change for change in changes if not change.startswith((_MINUTES, _BRANCH)))
         for name, changes in task.networks.items()
     }
     small = {

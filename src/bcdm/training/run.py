@@ -1,7 +1,5 @@
 """A training run from a file of settings to a model folder."""
 
-import hashlib
-import json
 import resource
 import sys
 import tempfile
@@ -13,21 +11,20 @@ from statistics import median
 from typing import Any
 
 import torch
-import yaml
 from torch import nn
 
-from bcdm.checkpoint import Model, agree, load, save_model
+from bcdm.checkpoint import Model, load, save_model
 from bcdm.checkpoint.building import build_method, build_problems
 from bcdm.checkpoint.settings import RunConfig, load_config, resolve_data_path
-from bcdm.data import ImageSource, Subset, assign_splits, open_images, select_split
+from bcdm.data import ImageSource, assign_splits, open_images, select_split
 from bcdm.errors import InputError
-from bcdm.files import write_text
 from bcdm.folders import claim
 from bcdm.machine import choose_precision
 from bcdm.networks import UnrolledNetwork
 from bcdm.operators import LinearOperator
 from bcdm.problems import OneProblem
 from bcdm.training.cost import count_cost
+from bcdm.training.folder import branch_off, store_images, store_settings
 from bcdm.training.sources import count_images
 from bcdm.training.train import Processes, Trainer, open_processes
 
@@ -56,10 +53,12 @@ def run(
     report: Callable[[str], None],
     operator: LinearOperator | None = None,
     device: str = "auto",
+    branch: Path | None = None,
 ) -> Path:
     """Trains, or goes on training, and writes the model; returns the model's folder.
 
-    An operator that is given takes the place of the one that the settings describe.
+    An operator that is given takes the place of the one that the settings describe; a new run may
+    `branch` off a shorter one of the same settings.
     """
     return run_settings(
         load_config(path, overrides),
@@ -69,6 +68,7 @@ def run(
         report=report,
         operator=operator,
         device=device,
+        branch=branch,
     )
 
 
@@ -82,6 +82,7 @@ def run_settings(
     operator: LinearOperator | None = None,
     device: str = "auto",
     facts: Mapping[str, Any] | None = None,
+    branch: Path | None = None,
 ) -> Path:
     """The same by settings that are read already; `facts` are stored with the model."""
     folder = out or Path("runs") / config.name
@@ -101,8 +102,10 @@ def run_settings(
         first = processes.rank == 0
         with claim(folder, report) if first else nullcontext():
             if first:
-                _store_settings(trainer.config, folder)
-                _store_images(images, folder)
+                store_settings(trainer.config, folder)
+                store_images(images, folder)
+                if branch is not None:
+                    branch_off(trainer.config, images, branch, folder)
                 report(_describe_split(images, validation))
                 for line in _list_changes(trainer):
                     report(f"the first image is {line}")
@@ -315,33 +318,6 @@ def _peak_memory(device: torch.device) -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
 
 
-def _is_same(stored: RunConfig, config: RunConfig) -> bool:
-    """Whether settings are those of a run in progress; operators are compared by description."""
-    if not agree(config.operator, stored.operator):
-        return False
-    return config.model_copy(update={"operator": stored.operator}) == stored
-
-
-def _find_change(stored: RunConfig, config: RunConfig) -> str:
-    """The first setting that differs, and what it was."""
-    before, now = (_flatten(one.model_dump(mode="json")) for one in (stored, config))
-    changed = [key for key in before | now if before.get(key) != now.get(key)]
-    return f"{changed[0]} was {before.get(changed[0], 'not given')}" if changed else "operator"
-
-
-def _flatten(settings: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Settings by their full names.
-
-    >>> _flatten({"data": {"size": 64}, "name": "a"})
-    {'data.size': 64, 'name': 'a'}
-    """
-    found: dict[str, Any] = {}
-    for name, value in settings.items():
-        inner = _flatten(value, f"{above}{name}.") if isinstance(value, dict) else None
-        found |= {above + name: value} if inner is None else inner
-    return found
-
-
 def _fix_precision(config: RunConfig, folder: Path, processes: Processes) -> RunConfig:
     """Settings that leave no precision to the machine: a run goes on in that it began in."""
     if config.training.precision != "auto":
@@ -352,35 +328,3 @@ def _fix_precision(config: RunConfig, folder: Path, processes: Processes) -> Run
     chosen = "bfloat16" if is_low else "float32"
     training = config.training.model_copy(update={"precision": chosen})
     return config.model_copy(update={"training": training})
-
-
-def _store_settings(config: RunConfig, folder: Path) -> None:
-    """The resolved settings, beside what they make; a run in progress keeps its own."""
-    stored = folder / "config.yaml"
-    text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
-    # By meaning, not by text: a later version may know more settings, at their defaults.
-    if stored.exists() and _is_same(load_config(stored), config):
-        return
-    if stored.exists() and any((folder / "checkpoints").glob("step-*")):
-        raise InputError(
-            f"{folder} holds a run with other settings ({_find_change(load_config(stored), config)}"
-            "): repeat them, choose another --out, or remove it"
-        )
-    write_text(stored, text)
-
-
-def _store_images(images: ImageSource, folder: Path) -> None:
-    """What the images are, beside what they make; a run in progress keeps its own."""
-    whole = images.source if isinstance(images, Subset) else images
-    files = getattr(whole, "files", None) or [getattr(whole, "path", None)]
-    named = [[file.name, file.stat().st_size] for file in files if file is not None]
-    found = hashlib.sha256(json.dumps([len(images), named]).encode()).hexdigest()
-    stored = folder / "images.sha256"
-    if stored.exists() and any((folder / "checkpoints").glob("step-*")):
-        if stored.read_text().strip() != found:
-            raise InputError(
-                f"{folder} holds a run with other images than those of now: bring the former back, "
-                "or choose another --out"
-            )
-        return
-    write_text(stored, found + "\n")

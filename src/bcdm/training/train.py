@@ -27,6 +27,7 @@ from bcdm.errors import InputError, ShapeError
 from bcdm.machine import autocast, find_device
 from bcdm.methods import Bayesian
 from bcdm.operators import LinearOperator
+from bcdm.training.folder import BRANCH
 from bcdm.training.logs import Log
 from bcdm.training.objective import Objective, Objectives
 from bcdm.training.sources import Turns, open_source
@@ -141,6 +142,8 @@ class Trainer:
         )
         self.state = TrainingState(method.network, optimizer)
         self.checkpoints = Checkpoints(folder / "checkpoints", options.keep)
+        # Where the rate begins to fall after being constant longer runs are still the same.
+        self.branch = None if isinstance(options.decay, bool) else options.find_fall()
 
     def run(self) -> bool:
         """Trains from the last checkpoint to the last step; False: nothing was left to do."""
@@ -168,6 +171,8 @@ class Trainer:
                 self._validate(log)
             if state.step % options.checkpoint_every == 0 or state.step == options.steps:
                 self.checkpoints.save(state)
+            if state.step == self.branch:
+                Checkpoints(self.folder / BRANCH, 1).save(state)
         log.close()
         return True
 
@@ -247,12 +252,13 @@ class Trainer:
             torch._foreach_mul_(gradients, self.config.training.clip / norm)
 
     def _rate(self, step: int) -> float:
-        """Warm-up, then a cosine to zero: a factor of the learning rate."""
+        """Warm-up, then down to zero: a factor of the learning rate."""
         options = self.config.training
         warm = min(1.0, (step + 1) / max(1, options.warmup))
-        if not options.decay:
-            return warm
-        return warm * 0.5 * (1 + math.cos(math.pi * step / options.steps))
+        if options.decay is True:
+            return warm * 0.5 * (1 + math.cos(math.pi * step / options.steps))
+        fall = options.find_fall()
+        return warm if step < fall else warm * (options.steps - step) / (options.steps - fall)
 
     @contextlib.contextmanager
     def _dropout(self, part: int) -> Iterator[None]:
