@@ -46,6 +46,8 @@ def test_a_branch_ends_as_a_run_of_its_own_would(settings, tmp_path: Path) -> No
     assert train(settings, tmp_path / "short").exit_code == 0
     longer = settings | {"training": settings["training"] | {"steps": LONG}}
     assert train(longer, tmp_path / "whole").exit_code == 0
+    # Left by one that was killed while it copied the other's state.
+    (tmp_path / "branch/checkpoints/step-000000006.partial").mkdir(parents=True)
     branched = train(longer, tmp_path / "branch", "--branch", str(tmp_path / "short"))
     assert branched.exit_code == 0, branched.output
     whole, branch = (
@@ -84,7 +86,8 @@ def test_another_run_is_no_start(settings, tmp_path: Path) -> None:
     assert "training.learning_rate was 0.0002" in refuse({"learning_rate": 0.001})
     assert "raise training.steps" in refuse({"steps": 7})
     (tmp_path / "empty").mkdir()
-    assert "only a run whose training.decay is a share" in refuse({}, "empty")
+    assert "both runs need a share as training.decay" in refuse({}, "empty")
+    assert "both runs need a share as training.decay" in refuse({"decay": True})
     np.savez(
         tmp_path / "images.npz",
         images=np.zeros((30, 16, 16), np.uint8),

@@ -13,7 +13,7 @@ from bcdm.checkpoint import agree
 from bcdm.checkpoint.settings import RunConfig, load_config
 from bcdm.data import ImageSource, Subset
 from bcdm.errors import InputError
-from bcdm.files import write_text
+from bcdm.files import flush, flush_names, write_text
 from bcdm.training.state import Checkpoints
 
 __all__ = ["BRANCH", "branch_off", "store_images", "store_settings"]
@@ -70,17 +70,18 @@ def branch_off(config: RunConfig, images: ImageSource, shorter: Path, folder: Pa
         shorter: The folder of the other.
         folder: That of the new one; a run in progress stays as it is.
     """
-    if any((folder / "checkpoints").glob("step-*")):
+    own = folder / "checkpoints"
+    if Checkpoints(own, 1).list():
         return
     states = Checkpoints(shorter / BRANCH, 1).list()
-    if not states:
+    if not states or config.training.decay is True:
         raise InputError(
-            f"{shorter} holds no state to go on from: only a run whose training.decay is a share "
-            "keeps one"
+            f"{shorter} holds no state to go on from: both runs need a share as training.decay, "
+            "such as 0.2"
         )
     other = load_config(shorter / "config.yaml")
-    own = {name: getattr(other.training, name) for name in _FREE}
-    alike = config.training.model_copy(update={**own, "decay": other.training.decay})
+    free = {name: getattr(other.training, name) for name in _FREE}
+    alike = config.training.model_copy(update={**free, "decay": other.training.decay})
     compared = config.model_copy(update={"name": other.name, "training": alike})
     if not _is_same(other, compared):
         raise InputError(
@@ -94,10 +95,13 @@ def branch_off(config: RunConfig, images: ImageSource, shorter: Path, folder: Pa
             f"{shorter} had trained longer when its rate began to fall: raise training.steps"
         )
     shutil.copyfile(shorter / "log.jsonl", folder / "log.jsonl")
-    # Under another name until it is whole.
-    place = folder / "checkpoints" / states[-1].name
-    shutil.copytree(states[-1], place.with_suffix(".partial"))
-    place.with_suffix(".partial").rename(place)
+    final = own / states[-1].name
+    partial = final.with_suffix(".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    shutil.copytree(states[-1], partial)
+    flush(partial)
+    partial.rename(final)
+    flush_names(own)
 
 
 def _is_same(stored: RunConfig, config: RunConfig) -> bool:
