@@ -110,12 +110,13 @@ def test_what_becomes_of_lesions_is_as_recorded(place: int) -> None:
     widened = "coverage of widened 80 % intervals"
     shares = [
         found[discs, "outside of the range of samples"],
+        found["discs, subjects of others", "outside of the range of samples"],
         found[discs, "green cards"],
         found[discs, widened],
         found[healthy, "coverage of 80 % intervals"],
         found[healthy, widened],
     ]
-    told = [cells[place] for cells in read_table(PAGE, "**Believe the direction").values()]
+    told = [cells[place] for cells in read_table(PAGE, "**Do not read a lesion").values()]
     assert told == [
         f"{found[discs, 'number of regions']:.0f}",
         drop_zero(found[discs, "part of the contrast in the mean"]),

@@ -68,7 +68,8 @@ def make_fallback(model: Model, measurement: Measurement, reason: str) -> Guest:
     if not model.is_prior:
         raise UnfitError(
             f"Not a measurement that {model.name} was made for: {reason}. Nor is it a prior that "
-            "another method could take: it never saw images without a measurement"
+            "another method could take: it never saw images without a measurement (`bcdm doctor` "
+            "says which models did)"
         )
     prior = model.make_prior(measurement.image.shape)
     calibration = Calibration.of(model)
