@@ -1,9 +1,8 @@
 """Quality over training compute, and over network passes: python -m experiments.compute.figure.
 
-Reads experiments/compute/TASK/results.json, and those of TASK-more, TASK-rivals, TASK-best and
-TASK-longer, whose rows take the place of the same ones there, and writes compute.png and
-results.json: CRPS by minutes of training, a dot for each seed and a line through their means, and
-by network passes after the longest training that all have (dashed: after the longest of all).
+Reads the results of the studies beside it and writes compute.png and results.json: CRPS by minutes
+of training, a dot for each seed and a line through their means, and by network passes after the
+longest training that all have (dashed: after the longest of all).
 A pass is one run of the network through one image; a product with its Jacobian counts as two, a
 backward pass, and MMPS needs up to one more of them a call than it has iterations.
 """
@@ -24,14 +23,17 @@ from bcdm.assessment.records import Record, write_records
 
 HERE = Path(__file__).parent
 TITLES = {"mri": "MRI 4x, 32x32", "inpaint": "inpainting 12x12 of 32x32"}
-ROWS = (
-    "BCDM",
-    "BCDM of a family",
-    "dual input with Wiener",
-    "MMPS",
-    "dual input with a residual",
-    "MMPS with our levels",
-)
+# What is shown of which study.
+SOURCES = {
+    "mri": {
+        "mri-branches": ("BCDM", "dual input with a residual", "MMPS with our levels"),
+        "mri": ("BCDM of a family",),
+    },
+    "inpaint": {
+        "inpaint": ("BCDM", "BCDM of a family", "dual input with Wiener", "MMPS"),
+        "inpaint-longer": ("BCDM", "MMPS"),
+    },
+}
 CALLS = 20
 CRPS = (20, 30, 50, 100)  # ticks
 
@@ -50,18 +52,18 @@ class Row:
 
 
 def read(task: str) -> list[Row]:
-    """What the studies of a task found; the same number of a later one takes an earlier's place."""
-    names = (task, *(f"{task}-{what}" for what in ("more", "rivals", "best", "longer")))
-    found = [row for name in names for row in read_study(HERE / name)]
-    latest = {(row.method, row.minutes, row.calls, row.seed): row for row in found}
-    return list(latest.values())
+    """What is shown of a task."""
+    return [
+        row
+        for study, names in SOURCES[task].items()
+        for row in read_study(HERE / study)
+        if row.method in names
+    ]
 
 
 def read_study(folder: Path) -> list[Row]:
-    """What a study found; nothing where it was not run."""
+    """What a study found."""
     rows: list[Row] = []
-    if not (folder / "results.json").exists():
-        return rows
     for record in json.loads((folder / "results.json").read_text()):
         case = record["case"]
         told = re.fullmatch(
@@ -90,20 +92,18 @@ def count_passes(case: dict[str, Any]) -> int:
 
 def draw() -> None:
     """One row of panels a task."""
-    tasks = [task for task in TITLES if (HERE / task / "results.json").exists()]
     figure, grid = plt.subplots(
-        len(tasks), 2, figsize=(10, 3.8 * len(tasks)), layout="constrained", squeeze=False
+        len(TITLES), 2, figsize=(10, 3.8 * len(TITLES)), layout="constrained", squeeze=False
     )
-    for (left, right), task in zip(grid, tasks, strict=True):
+    for (left, right), (task, title) in zip(grid, TITLES.items(), strict=True):
         rows = read(task)
+        names = list(dict.fromkeys(row.method for row in rows))
         most = max(row.minutes for row in rows)
-        common = min(max(row.minutes for row in rows if row.method == name) for name in ROWS[:4])
-        for number, name in enumerate(ROWS):
+        common = min(max(row.minutes for row in rows if row.method == name) for name in names)
+        for number, name in enumerate(names):
             style = {"marker": "o", "color": f"C{number}"}
             own = [row for row in rows if row.method == name]
             curve = [(row.minutes, row.value) for row in own if row.calls == CALLS]
-            if not curve:
-                continue
             left.scatter(*zip(*curve, strict=True), s=12, color=f"C{number}")
             budgets = sorted({minutes for minutes, _ in curve})
             means = [np.mean([v for m, v in curve if m == minutes]) for minutes in budgets]
@@ -113,7 +113,7 @@ def draw() -> None:
                 if passes:
                     right.plot(*zip(*passes, strict=True), linestyle=line, **style)
         told = f"{common:g} min" + (f" (dashed: {most:g} min)" if most > common else "")
-        left.set(xlabel="minutes of training on one core", ylabel="CRPS x 1000", title=TITLES[task])
+        left.set(xlabel="minutes of training on one core", ylabel="CRPS x 1000", title=title)
         right.set(xlabel=f"network passes a sample, {told}", ylabel="CRPS x 1000")
         for axes, ticks in (
             (left, [0.5 * 2**power for power in range(7) if 0.5 * 2**power <= most]),
@@ -143,7 +143,6 @@ def tell() -> list[Record]:
             command="python -m experiments.compute.figure",
         )
         for task, title in TITLES.items()
-        if (HERE / task / "results.json").exists()
         for row in read(task)
     ]
 
