@@ -179,7 +179,9 @@ def test_what_specialising_gains_is_as_recorded(title: str, name: str) -> None:
 
 
 def test_families_are_as_in_the_records() -> None:
-    rows = list(read_table(ROOT / "docs/results.md", "| | ixi64-mri | faces64").values())
+    page = ROOT / "docs/results.md"
+    rows = list(read_table(page, "| | ixi64-mri | faces64").values())
+    ends = list(read_table(page, "Over all operators and noise levels of the exam").values())
     for k, (family, model) in enumerate((("mri64", "ixi64-mri"), ("faces64", "faces64"))):
         path = f"experiments/families/{family}.results.json"
         margin = "margin over the rival, operators never drawn"
@@ -188,15 +190,16 @@ def test_families_are_as_in_the_records() -> None:
             for record in read_records(path)
             if record["name"] == margin and record["case"]["metric"] == "PSNR, sample mean"
         )
-        low, high = over["interval"]
-        assert rows[0][k] == f"+{over['value']:.2f} dB [{low:.2f}, {high:.2f}]"
+        told = [f"+{value:.2f}" for value in (over["value"], *over["interval"])]
+        assert [row[k] for row in rows[:3]] == told
         covered = [
             record["value"]
             for record in read_records(path)
             if record["name"] == "coverage 90%" and record["case"].get("model") == model
         ]
-        assert rows[2][k] == f"{100 * min(covered):.0f} to {100 * max(covered):.0f} %"
-        assert rows[7][k] == f"{find_value(path, 'PSNR behind the specialist'):.1f} dB"
+        both = slice(2 * k, 2 * k + 2)
+        assert ends[1][both] == [f"{100 * find(covered):.0f}" for find in (min, max)]
+        assert rows[3][k] == f"{find_value(path, 'PSNR behind the specialist'):.1f}"
         control = [
             record
             for record in read_records(ZEROS)
@@ -206,12 +209,12 @@ def test_families_are_as_in_the_records() -> None:
         for record in (one for one in control if one["name"] == "CRPS"):
             where = {key: record["case"][key] for key in ("case", "noise_std")}
             ratios.append(find_value(path, "CRPS", model=model, **where) / record["value"])
-        assert rows[1][k] == f"{drop_zero(min(ratios))} to {drop_zero(max(ratios))}"
-        for row, name, scale in ((3, "coverage 90%", 100), (5, "chi-square per degree", 1)):
-            values = [scale * r["value"] for r in control if r["name"].startswith(name)]
-            ends = (min(values), max(values))
-            shown = "{:.0f} to {:.0f} %".format(*ends)
-            assert rows[row][k] == (shown if scale == 100 else " to ".join(map(drop_zero, ends)))
+        assert ends[0][both] == [drop_zero(find(ratios)) for find in (min, max)]
+        for row, name in ((2, "coverage 90%"), (4, "chi-square per degree")):
+            values = [r["value"] for r in control if r["name"].startswith(name)]
+            told = [find(values) for find in (min, max)]
+            shown = [f"{100 * one:.0f}" if row == 2 else drop_zero(one) for one in told]
+            assert ends[row][both] == shown
 
 
 def test_the_model_for_masks_of_scanners_stands_beside_its_control() -> None:
