@@ -6,11 +6,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
-import numpy as np
 import pytest
 import torch
 import yaml
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
+from tests.comparison.studies import DUAL, read, run
 
 from bcdm.assessment import images
 from bcdm.checkpoint import load
@@ -25,65 +25,9 @@ from bcdm.methods import CONTROL
 from bcdm.operators import PixelMask
 from bcdm.shelf import find_settings
 
-DUAL = ["parameterisation.statistic=dual", "parameterisation.output=denoised"]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    pixels = np.random.default_rng(0).integers(0, 255, (30, 16, 16), np.uint8)
-    split = np.array(["train"] * 16 + ["val"] * 4 + ["test"] * 10)
-    np.savez(tmp_path / "images.npz", images=pixels, split=split)
-    family = {"kind": "family", "members": [{"kind": "holes"}, {"kind": "blocks", "factors": [2]}]}
-    base = {
-        "name": "tiny",
-        "data": {"path": "images.npz", "channels": 1},
-        "operator": family,
-        "noise_std": [0.01, 0.1],
-        "network": {"width": 8, "multipliers": [1, 2], "blocks": 1, "attention": []},
-        "training": {"steps": 2, "batch": 4, "validation_images": 2},
-    }
-    methods = {
-        "plain": {"kind": "network", "network": "plain", "calls": 2},
-        "dual": {"kind": "network", "network": "dual", "calls": 2, "few": True},
-    }
-    common = {
-        "minutes": 0.002,
-        "set": ["training.warmup=1"],
-        "networks": {"plain": [], "never used": ["network.width=4096"]},
-        "methods": methods,
-        "ours": "plain",
-        "beaten": ["dual"],
-        "figure": ["plain", "dual"],
-        "samples": 4,
-        "images": 7,
-        "few_images": 3,
-        "noise_std": 0.05,
-    }
-    study = {
-        "extends": "common.yaml",
-        "base": "base.yaml",
-        "set": ["parameterisation.prior_std=0.4"],
-        "networks": {"dual": [*DUAL, "training.start_from=network:plain", "minutes=0.003"]},
-        "operator": "{kind: centre_box, box: [4, 4]}",
-    }
-    for name, content in (("base", base), ("common", common), ("study", study)):
-        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content))
-    return tmp_path
-
-
-def run(folder: Path, *more: str) -> Result:
-    arguments = ["study", str(folder / "study.yaml"), "--data", str(folder), *more]
-    arguments += ["--out", str(folder / "out"), "--work", str(folder / "work")]
-    return CliRunner().invoke(cli, arguments)
-
 
 def pretend_tested(rows: list[int], whole: int) -> images.Tested:
     return cast(images.Tested, SimpleNamespace(rows=rows, whole=whole))
-
-
-def read(folder: Path) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = json.loads((folder / "out/results.json").read_text())
-    return rows
 
 
 def test_networks_are_trained_and_compared_alike(folder: Path) -> None:
@@ -202,18 +146,6 @@ def test_a_task_adds_to_what_it_extends(folder: Path) -> None:
     assert load_task(folder / "few.yaml").methods == {"dual": task.methods["dual"]}
 
 
-def test_committed_budgets_fix_the_steps(folder: Path) -> None:
-    """Another machine trains for as many steps, whatever a step takes there."""
-    write_budget(folder / "out/budgets.json", "plain", Budget(0.002, 10.0, 3))
-    done = run(folder)
-    assert done.exit_code == 0 or "miss what is required" in str(done.exception), done.output
-    assert json.loads((folder / "out/budgets.json").read_text())["plain"]["steps"] == 3
-    log = (folder / "out/logs/plain.jsonl").read_text().splitlines()
-    assert max(json.loads(line)["step"] for line in log) == 3
-    write_budget(folder / "out/budgets.json", "plain", Budget(0.002, 10.0, 4))
-    assert "was trained for 3 steps, not 4" in str(run(folder).exception)
-
-
 def test_a_prior_does_not_say_what_is_measured(folder: Path) -> None:
     """A study of a prior alone would measure nothing: it says so before it trains."""
     study = yaml.safe_load((folder / "study.yaml").read_text())
@@ -232,66 +164,6 @@ def test_a_study_without_networks_says_what_it_needs(folder: Path) -> None:
     }  # fmt: skip
     (folder / "study.yaml").write_text(yaml.safe_dump(study))
     assert "a study tests on the data of a network" in str(run(folder).exception)
-
-
-def test_budgets_of_other_settings_are_forgotten(folder: Path) -> None:
-    """A larger network is timed anew: a step of it takes longer."""
-    run(folder)
-    budgets = json.loads((folder / "out/budgets.json").read_text())
-    budgets["plain"] |= {"seconds": 1e-3, "steps": 1000}
-    (folder / "out/budgets.json").write_text(json.dumps(budgets))
-    study = yaml.safe_load((folder / "study.yaml").read_text())
-    study["set"].append("training.batch=3")
-    (folder / "study.yaml").write_text(yaml.safe_dump(study))
-    done = run(folder)
-    assert done.exit_code == 0 or "miss what is required" in str(done.exception), done.output
-    assert json.loads((folder / "out/budgets.json").read_text())["plain"]["steps"] < 1000
-
-
-def test_steps_of_another_network_are_taken_whatever_its_minutes(folder: Path) -> None:
-    study = yaml.safe_load((folder / "study.yaml").read_text())
-    study["networks"]["plain"] = ["minutes=0.004"]
-    study["networks"] = {"again": ["steps=network:plain", "training.seed=1"], **study["networks"]}
-    methods = {
-        name: {"kind": "network", "network": name, "calls": 2} for name in ("again", "plain")
-    }
-    study |= {"methods": methods, "beaten": [], "figure": ["plain", "again"]}
-    (folder / "study.yaml").write_text(yaml.safe_dump(study))
-    assert load_task(folder / "study.yaml").find_twin("plain") == "plain"
-    done = run(folder)
-    assert done.exit_code == 0 or "miss what is required" in str(done.exception), done.output
-    budgets = json.loads((folder / "out/budgets.json").read_text())
-    assert budgets["again"]["steps"] == budgets["plain"]["steps"]
-    assert budgets["again"]["minutes"] == 0.002
-
-
-def test_a_longer_network_branches_off_a_shorter_one(folder: Path) -> None:
-    """The same to the bit as trained alone; a smoke run, all of whose networks are as short."""
-    study = yaml.safe_load((folder / "study.yaml").read_text())
-    study["networks"] = {
-        "plain": ["minutes=0.2", "training.decay=0.5"],
-        "longer": ["minutes=0.4", "training.decay=0.5", "branch=network:plain"],
-        "alone": ["minutes=0.5", "training.decay=0.5"],
-    }
-    method = {"kind": "network", "calls": 2}
-    study["methods"] = {name: method | {"network": name} for name in study["networks"]}
-    study |= {"figure": ["plain"], "beaten": []}
-    (folder / "study.yaml").write_text(yaml.safe_dump(study))
-    for name, minutes, steps in (("plain", 0.2, 4), ("longer", 0.4, 10), ("alone", 0.5, 10)):
-        write_budget(folder / "out/budgets.json", name, Budget(minutes, 0.1, steps))
-    done = run(folder)
-    assert done.exit_code == 0 or "miss what is required" in str(done.exception), done.output
-    scores = {
-        row["case"]["method"]: row["value"]
-        for row in read(folder)
-        if row["name"] == "CRPS, samples"
-    }
-    assert scores["longer"] == scores["alone"] != scores["plain"]
-    kept = sorted(path.name for path in (folder / "work/networks").glob("*/branch/*"))
-    assert kept == ["step-000000002", "step-000000005", "step-000000005"]
-    (folder / "out/budgets.json").unlink()
-    done = run(folder, "--smoke")
-    assert done.exit_code == 0, done.output
 
 
 def test_fewer_images_than_asked_for_are_enough(folder: Path) -> None:
