@@ -25,15 +25,13 @@ HERE = Path(__file__).parent
 TITLES = {"mri": "MRI 4x, 32x32", "inpaint": "inpainting 12x12 of 32x32"}
 # What is shown of which study.
 SOURCES = {
-    "mri": {
-        "mri-branches": ("BCDM", "dual input with a residual", "MMPS with our levels"),
-        "mri": ("BCDM of a family",),
-    },
+    "mri": {"mri-branches": ("BCDM", "dual input with a residual", "MMPS with our levels")},
     "inpaint": {
         "inpaint": ("BCDM", "BCDM of a family", "dual input with Wiener", "MMPS"),
         "inpaint-longer": ("BCDM", "MMPS"),
     },
 }
+COLOURS = {"BCDM": "C0", "BCDM of a family": "C1", "dual": "C2", "MMPS": "C3"}
 CALLS = 20
 CRPS = (20, 30, 50, 100)  # ticks
 
@@ -100,11 +98,12 @@ def draw() -> None:
         names = list(dict.fromkeys(row.method for row in rows))
         most = max(row.minutes for row in rows)
         common = min(max(row.minutes for row in rows if row.method == name) for name in names)
-        for number, name in enumerate(names):
-            style = {"marker": "o", "color": f"C{number}"}
+        for name in names:
+            colour = COLOURS.get(name) or COLOURS[name.split()[0]]
+            style = {"marker": "o", "color": colour}
             own = [row for row in rows if row.method == name]
             curve = [(row.minutes, row.value) for row in own if row.calls == CALLS]
-            left.scatter(*zip(*curve, strict=True), s=12, color=f"C{number}")
+            left.scatter(*zip(*curve, strict=True), s=12, color=colour)
             budgets = sorted({minutes for minutes, _ in curve})
             means = [np.mean([v for m, v in curve if m == minutes]) for minutes in budgets]
             left.plot(budgets, means, **style, label=name)

@@ -8,122 +8,140 @@ from tests.records import ROOT, read_records, read_table, read_words
 
 PAGE = ROOT / "experiments/compute/README.md"
 TASKS = {"MRI": "MRI 4x, 32x32", "Inpainting": "inpainting 12x12 of 32x32"}
-FOLDERS = {"MRI": "mri", "Inpainting": "inpaint"}
-NAMES = ("BCDM", "BCDM of a family", "dual input with Wiener", "MMPS")
+BUDGETS = {
+    "MRI": ("mri-branches", "branched-ours"),
+    "Inpainting": ("inpaint", "ours"),
+}
+LEVELS, RESIDUAL = "MMPS with our levels", "dual input with a residual"
+NAMES = {
+    "MRI": ("BCDM", RESIDUAL, LEVELS),
+    "Inpainting": ("BCDM", "BCDM of a family", "dual input with Wiener", "MMPS"),
+}
+Key = tuple[str, float, int]
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_tables_are_those_of_the_record(task: str) -> None:
-    found: dict[tuple[str, float, int], list[float]] = {}
-    passes: dict[tuple[str, float, int], int] = {}
+def read_task(task: str) -> tuple[dict[Key, list[float]], dict[Key, int]]:
+    """CRPS of every seed, and passes, by method, minutes and calls."""
+    found: dict[Key, list[float]] = {}
+    passes: dict[Key, int] = {}
     for row in read_records("experiments/compute/results.json"):
         case = row["case"]
         if case["task"] == TASKS[task]:
             key = (case["method"], case["minutes"], case["calls"])
             found.setdefault(key, []).append(row["value"])
             passes[key] = case["passes a sample"]
+    return found, passes
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_tables_are_those_of_the_record(task: str) -> None:
+    found, _ = read_task(task)
     trained = read_table(PAGE, f"{task}, CRPS x 1000 of 20 calls")
-    assert list(trained) == ["0.5", "2", "8"] + ["32"] * (task == "Inpainting")
+    assert list(trained) == ["0.5", "2", "8", "32"]
     for minutes, cells in trained.items():
-        values = [found.get((name, float(minutes), 20)) for name in NAMES]
+        values = [found.get((name, float(minutes), 20)) for name in NAMES[task]]
         assert list(cells) == [f"{mean(one):.1f}" if one else "" for one in values]
         assert all(values) or minutes == "32"
-    longest = {f"{task} after eight minutes, by calls": (8.0, ("BCDM", NAMES[2], "MMPS"))}
-    if task == "Inpainting":
-        longest["Inpainting after 32 minutes, by calls"] = (32.0, ("BCDM", "MMPS"))
-    for title, (after, names) in longest.items():
-        called = read_table(PAGE, title)
-        assert list(called) == ["5", "10", "20"]
-        for calls, (*cells, own) in called.items():
-            assert cells == [f"{found[name, after, int(calls)][0]:.1f}" for name in names]
-            assert own == str(passes["MMPS", after, int(calls)])
+
+
+@pytest.mark.parametrize(
+    ("task", "minutes", "names"),
+    [
+        ("MRI", 32, ("BCDM", LEVELS)),
+        ("Inpainting", 8, ("BCDM", "dual input with Wiener", "MMPS")),
+        ("Inpainting", 32, ("BCDM", "MMPS")),
+    ],
+)
+def test_calls_are_those_of_the_record(task: str, minutes: int, names: tuple[str, ...]) -> None:
+    found, passes = read_task(task)
+    after = {8: "eight", 32: "32"}[minutes]
+    called = read_table(PAGE, f"{task} after {after} minutes, by calls")
+    assert list(called) == ["5", "10", "20"]
+    for calls, (*cells, own) in called.items():
+        assert cells == [f"{found[name, minutes, int(calls)][0]:.1f}" for name in names]
+        assert own == str(passes[names[-1], minutes, int(calls)])
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_steps_and_seeds_are_those_of_the_record(task: str) -> None:
     text = " ".join(PAGE.read_text().split())
-    budgets = json.loads((PAGE.parent / FOLDERS[task] / "budgets.json").read_text())
-    steps = [budgets[f"ours-{name}"]["steps"] for name in ("half", "two", "eight")]
-    assert f"{task}: {steps[0]}, {steps[1]} and {steps[2]} steps of ours" in text
+    folder, name = BUDGETS[task]
+    budgets = json.loads((PAGE.parent / folder / "budgets.json").read_text())
+    *first, last = [budgets[f"{name}-{length}"]["steps"] for length in ("half", "two", "eight")]
+    assert f"{task}: {', '.join(map(str, first))} and {last} steps" in text
+    found, _ = read_task(task)
     spread = read_table(PAGE, f"{task}, the least and the largest of three seeds")
-    assert len(spread) == 2
-    for name, cells in spread.items():
-        method, minutes = name.rsplit(", ", 1)
-        values = [
-            row["value"]
-            for row in read_records("experiments/compute/results.json")
-            if row["case"]["task"] == TASKS[task]
-            and (row["case"]["method"], row["case"]["minutes"], row["case"]["calls"])
-            == (method, float(minutes.removesuffix(" min")), 20)
-        ]
+    assert len(spread) == (6 if task == "MRI" else 2)
+    for row, cells in spread.items():
+        method, minutes = row.rsplit(", ", 1)
+        values = found[method, float(minutes.removesuffix(" min")), 20]
         assert len(values) == 3
         assert cells == [f"{min(values):.1f}", f"{max(values):.1f}"]
 
 
-def test_iterations_of_mmps_on_mri_are_as_tuned() -> None:
-    tuned = {
-        row["case"]["method"].removeprefix("MMPS, "): row["case"]["iterations a call"]
-        for row in read_records("experiments/compute/mri-rivals/results.json")
-        if row["name"] == "CRPS, samples" and row["case"]["method"].startswith("MMPS")
-    }
-    assert tuned == {
-        "0.5 min": 2, "2 min": 3, "8 min": 3, "8 min, 5 calls": 1, "8 min, 10 calls": 3
-    }  # fmt: skip
-    told = (
-        "on MRI three are best after two and eight minutes, two after half a minute and one with "
-        "five calls a sample"
-    )
+def test_ours_and_the_residual_by_calls_are_those_of_the_record() -> None:
+    found, _ = read_task("MRI")
+    called = read_table(PAGE, "MRI after eight minutes, by calls")
+    for calls, cells in called.items():
+        values = [found[name, 8.0, int(calls)][0] for name in ("BCDM", RESIDUAL)]
+        assert cells == [f"{value:.1f}" for value in values]
+    few, rival = found["BCDM", 32.0, 5][0], found[LEVELS, 32.0, 10][0]
+    assert few < rival
+    told = f"five calls a sample ({few:.1f}) is ahead of MMPS with ten ({rival:.1f},"
     assert told in " ".join(PAGE.read_text().split())
 
 
-def test_rivals_as_they_might_be_better_are_as_recorded() -> None:
-    found: dict[tuple[str, float, int], list[float]] = {}
-    for row in read_records("experiments/compute/results.json"):
-        case = row["case"]
-        if case["task"] == TASKS["MRI"]:
-            key = (case["method"], case["minutes"], case["calls"])
-            found.setdefault(key, []).append(row["value"])
-    names = ("BCDM", "dual input with a residual", "MMPS with our levels")
-    table = read_table(PAGE, "Rivals on MRI as they might be better")
-    for minutes, cells in table.items():
-        values = [found.get((name, float(minutes), 20)) for name in names]
-        assert cells == [f"{mean(one):.1f}" if one else "" for one in values]
-    ours, dual, guided = (mean(found[name, 8.0, 20]) for name in names)
-    ahead = [
-        100 * (1 - mean(found["BCDM", minutes, 20]) / mean(found[names[1], minutes, 20]))
-        for minutes in (8.0, 2.0)
-    ]
-    text = " ".join(PAGE.read_text().split())
-    assert f"Ours is {ahead[0]:.0f} to {ahead[1]:.0f} % ahead of it here" in text
-    lead = 100 * (1 - ours / guided)
-    assert f"and {lead:.0f} % ahead of MMPS, whose samples take nine times the passes" in text
-    gain = 100 * (1 - guided / mean(found["MMPS", 8.0, 20]))
-    told = f"off its CRPS (at 32 x 32 {gain:.0f} %)"
-    assert told in read_words("docs/results.md")
-    image = [mean(found["dual input with Wiener", minutes, 20]) for minutes in (2.0, 8.0)]
-    assert f"predicting the image, it had {image[0]:.1f} and {image[1]:.1f}." in text
-    few = 100 * (mean(found["BCDM", 8.0, 5]) / guided - 1)
-    words = read_words("docs/results.md")
-    assert f"the lead is {lead:.0f} % where the prior of MMPS is trained with our law" in words
-    assert f"and {100 * (1 - ours / dual):.0f} % over a dual input that predicts a resid" in words
-    assert f"Five calls of ours are {few:.0f} % behind 20 of MMPS at its best on MRI" in words
-    faces = {
-        (row["case"]["method"], row["case"]["minutes"], row["case"]["calls"]): row["value"]
-        for row in read_records("experiments/compute/results.json")
-        if row["case"]["task"] == TASKS["Inpainting"]
+def test_a_family_beside_ours_is_as_recorded() -> None:
+    """By a cosine, as are the records of the first study."""
+    crps = {
+        row["case"]["method"]: f"{1000 * row['value']:.1f}"
+        for row in read_records("experiments/compute/mri/results.json")
+        if row["name"] == "CRPS, samples"
     }
-    for minutes in (8, 32):
-        assert faces["BCDM", minutes, 5] < faces["MMPS", minutes, 20]  # "ahead for inpainting"
-    told = f"after eight its CRPS is {guided:.1f}, ours {ours:.1f} with a ninth of the passes."
-    assert told in read_words("README.md")
+    table = read_table(PAGE, "One network for a family of masks")
+    assert len(table) == 3
+    for minutes, cells in table.items():
+        methods = ("BCDM", "BCDM of a family")
+        assert cells == [crps[f"{name}, {minutes} min"] for name in methods]
+    first = [crps[f"BCDM, {minutes} min"] for minutes in table]
+    told = f"unclipped, ours had {first[0]}, {first[1]} and {first[2]}, below."
+    assert told in " ".join(PAGE.read_text().split())
 
 
-def test_three_iterations_are_best_of_up_to_five() -> None:
-    (case,) = (
-        row["case"]
-        for row in read_records("experiments/compute/mri-best/results.json")
-        if row["name"] == "CRPS, samples" and row["case"]["method"].startswith("MMPS")
-    )
-    assert (case["iterations a call"], case["tuned over"]) == (3, 4)
-    text = " ".join(PAGE.read_text().split())
-    assert "Of 1, 2, 3 and 5 iterations a call validation images choose 3." in text
+def test_iterations_of_mmps_on_mri_are_as_tuned() -> None:
+    tuned = {
+        row["case"]["method"].removeprefix(f"{LEVELS}, "): row["case"]["iterations a call"]
+        for row in read_records("experiments/compute/mri-branches/results.json")
+        if row["name"] == "CRPS, samples" and row["case"]["method"].startswith(LEVELS)
+    }
+    *first, last = (tuned[f"{minutes} min"] for minutes in ("0.5", "2", "8", "32"))
+    told = f"({', '.join(map(str, first))} and {last} after .5, 2, 8 and 32 minutes, seed 0;"
+    assert told in " ".join(PAGE.read_text().split())
+
+
+def test_who_is_ahead_on_mri_is_as_recorded() -> None:
+    """The lead of ours over training, which MMPS takes in the end."""
+    found, passes = read_task("MRI")
+    leads = [
+        100 * (1 - mean(found["BCDM", minutes, 20]) / mean(found[LEVELS, minutes, 20]))
+        for minutes in (0.5, 2.0, 8.0, 32.0)
+    ]
+    assert sorted(leads, reverse=True) == leads
+    behind = 100 * (mean(found["BCDM", 32.0, 20]) / mean(found[LEVELS, 32.0, 20]) - 1)
+    *first, third = (f"{lead:.0f}" for lead in leads[:3])
+    told = f"by {', '.join(first)} and {third} % after .5, 2 and 8 minutes"
+    words = read_words("docs/results.md")
+    assert told in words
+    assert passes[LEVELS, 32.0, 20] == 9 * 20
+    behind_ours = [
+        100 * (1 - mean(found["BCDM", minutes, 20]) / mean(found[RESIDUAL, minutes, 20]))
+        for minutes in (0.5, 2.0, 8.0)
+    ]
+    assert f"is {min(behind_ours):.0f} to {max(behind_ours):.0f} % behind ours on MRI" in words
+    assert f"MMPS is ahead by {behind:.0f} % after 32, with nine times the passes" in words
+    page = " ".join(PAGE.read_text().split())
+    assert f"On MRI it is {told.removeprefix('by ')}; after 32 MMPS is" in page
+    assert f"MMPS is ahead by {behind:.0f} %, with nine times the passes a sample." in page
+    readme = read_words("README.md")
+    assert f"on MRI ours leads MMPS by {first[1]} % after two minutes; after 32 MMPS" in readme
+    assert f"MMPS leads by {behind:.0f} %, with nine times the passes." in readme
