@@ -24,7 +24,7 @@ from bcdm.assessment.records import Record, write_records
 HERE = Path(__file__).parent
 TITLES = {"mri": "MRI 4x, 32x32", "inpaint": "inpainting 12x12 of 32x32"}
 # What is shown of which study.
-SOURCES = {
+SOURCES: dict[str, dict[str, tuple[str, ...]]] = {
     "mri": {"mri-branches": ("BCDM", "dual input with a residual", "MMPS with our levels")},
     "inpaint": {
         "inpaint": ("BCDM", "BCDM of a family", "dual input with Wiener", "MMPS"),
