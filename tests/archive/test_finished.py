@@ -94,6 +94,13 @@ def test_verify(finished: Job) -> None:
     ] * 2
 
 
+def test_verify_draws_no_item_twice(finished: Job) -> None:
+    *_, last = found = list(verify(finished.out, draw=50, report=print))
+    drawn = [one.name for one in found if one.name.startswith("item ")]
+    assert len(drawn) == len(set(drawn))
+    assert last.found == f"{len(drawn)} of 50 drawn again: few are done"
+
+
 def test_verify_does_not_ask_for_the_device_of_who_began(copied: Path) -> None:
     head = copied / HEAD
     content = json.loads(head.read_text())

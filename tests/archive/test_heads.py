@@ -2,14 +2,16 @@
 
 import json
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.archive.cases import FAST
 
+from bcdm.archive import heads
 from bcdm.archive.files import Files
-from bcdm.archive.heads import HEAD, begin, open_source
+from bcdm.archive.heads import HEAD, begin, choose_shard, open_source
 from bcdm.archive.job import Job
 from bcdm.archive.places import Folder
 
@@ -77,3 +79,19 @@ def test_archives_of_earlier_versions_go_on(files: Job) -> None:
     path.write_text(json.dumps(content))
     assert begin(files, print).id == head.id
     assert list_inputs(files) == [["b.npz 0"], ["d.npz 0"]]
+
+
+def test_shards_are_so_small_that_a_kill_loses_little(job: Job, files: Job, monkeypatch) -> None:
+    """A hundredth of all, but no less than a batch; of folders, by the slices of the first file."""
+    assert choose_shard(replace(job, batch=2)).shard == 2
+    monkeypatch.setattr(heads, "_PIECES", 3)
+    assert choose_shard(replace(job, batch=1)).shard == 4
+    assert choose_shard(replace(files, batch=1)).shard == 1
+    monkeypatch.setattr(heads, "_MOST", 2)
+    assert choose_shard(replace(job, batch=1)).shard == 2
+
+
+def test_an_archive_keeps_its_shards(job: Job) -> None:
+    """Also where its input has grown, or another batch would choose others."""
+    begin(replace(job, shard=7), print)
+    assert choose_shard(replace(job, batch=1)).shard == 7

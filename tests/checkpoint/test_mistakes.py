@@ -1,10 +1,13 @@
 """What is wrong with settings is told in a line that names the mend."""
 
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bcdm.benchmark.family import load_comparison
+from bcdm.checkpoint.given import read_operator
 from bcdm.checkpoint.settings import parse_operator
 from bcdm.comparison.task import load_task
 from bcdm.errors import InputError
@@ -37,3 +40,19 @@ def test_mistakes_in_files(tmp_path: Path) -> None:
     path.write_text("model: faces64\ncase: {}\n")
     with pytest.raises(InputError, match=r"is no comparison: unknown setting case; did you mean"):
         load_comparison(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("nofile.npy", "there is no file nofile.npy, and it is no settings such as"),
+        ("no.safetensors", "there is no file no.safetensors"),
+        ("mask.npy", "if it is a mask, give it by --mask"),
+        ("my.package:make", "my.package:make is Python code, which is not run here"),
+    ],
+)
+def test_what_is_no_operator_is_said_to_be_what_it_is(tmp_path, monkeypatch, text, words) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("mask.npy", np.ones((4, 4)))
+    with pytest.raises(InputError, match=re.escape(words)):
+        read_operator(text, (4, 4))

@@ -119,3 +119,13 @@ def test_a_caller_who_knows_the_noise_gets_no_more_than_asked() -> None:
     same, again = apply(1e-10, adaptive=True)
     assert again == most
     torch.testing.assert_close(same, exact)
+
+
+def test_a_map_through_numpy_needs_its_adjoint() -> None:
+    def double(x: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(2 * x.numpy())
+
+    y = torch.ones(1, 4)
+    with pytest.raises(InputError, match=r"no adjoint can be derived .* the adjoint as back="):
+        MatrixFree(double, shape=(4,)).adjoint(y)
+    assert MatrixFree(double, back=double, shape=(4,)).adjoint(y).tolist() == [[2.0] * 4]

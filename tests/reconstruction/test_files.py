@@ -1,6 +1,7 @@
 """From files to results: formats, interruption, refusal, verification."""
 
 import json
+import shutil
 from pathlib import Path
 
 import nibabel
@@ -169,6 +170,25 @@ def test_what_was_changed_is_found(picture, masked: Path, tmp_path: Path, change
     done = run("verify", out / "run.json", "--model", masked)
     assert done.exit_code == 1
     assert said in done.output
+
+
+def test_a_download_without_samples_is_checked_by_its_hashes(picture, masked, tmp_path) -> None:
+    """All that samples were drawn from is gone together; one of them alone is missed."""
+    out = tmp_path / "out"
+    reconstruct(picture, masked, out, "--force")
+    shutil.rmtree(out / "samples.zarr")
+    done = run("verify", out, "--model", masked)
+    assert done.exit_code == 1
+    assert "WRONG  files: samples.zarr is missing" in done.output
+    for name in ("measurement.npz", "operator.safetensors"):
+        (out / name).unlink()
+    done = run("verify", out, "--model", masked)
+    assert done.exit_code == 0, done.output
+    assert "right  first sample: not drawn again, because samples" in done.output
+    change_result(out)
+    done = run("verify", out, "--model", masked)
+    assert done.exit_code == 1
+    assert "scan_mean.png has changed" in done.output
 
 
 def test_damaged_samples_are_one_line(picture, masked: Path, tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_a_function_is_all_that_training_needs(settings: Path, tmp_path: Path) -
     folder = tmp_path / "run/model"
     assert not (folder / "operator.safetensors").exists()
     assert bcdm.load(folder, TOMOGRAPH).operator is TOMOGRAPH
-    with pytest.raises(InputError, match="made of Python code: give it to load"):
+    with pytest.raises(InputError, match="made of Python code, which no file holds"):
         _ = bcdm.load(folder).operator
     with pytest.raises(InputError, match="own was not trained with this operator"):
         bcdm.load(folder, MatrixFree(lambda x: 2 * project(x), shape=SHAPE))
@@ -81,7 +81,7 @@ def test_a_function_is_all_that_training_needs(settings: Path, tmp_path: Path) -
 
     # So does who calibrates it, by an import path.
     plan = {"data": tmp_path, "samples": 9, "calls": 2, "intervals": 10, "typical": 40}
-    with pytest.raises(InputError, match="give it to load"):
+    with pytest.raises(InputError, match="made of Python code"):
         calibrate_model(str(folder), **plan)
     found = calibrate_model(str(folder), operator=f"{__name__}:make_tomograph", **plan)
     stored = Calibration.of(bcdm.load(folder))

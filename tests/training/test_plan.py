@@ -3,10 +3,12 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import yaml
 from click.testing import CliRunner
+from PIL import Image
 from torch.utils.flop_counter import FlopCounterMode
 
 from bcdm.checkpoint.settings import parse_config
@@ -86,3 +88,37 @@ def test_settings_without_a_count_are_stored_as_before() -> None:
     assert "count" not in parse_config(settings).model_dump(mode="json")["data"]
     counted = parse_config(settings | {"data": {"path": "b", "count": 7}})
     assert parse_config(counted.model_dump(mode="json")) == counted
+
+
+def test_a_plan_says_who_is_validated_with(tmp_path: Path) -> None:
+    """With so few subjects the split by their names leaves nobody."""
+    for subject in range(3):
+        folder = tmp_path / "images" / f"s{subject}"
+        folder.mkdir(parents=True)
+        Image.fromarray(np.full((8, 8), 40 * subject, np.uint8)).save(folder / "a.png")
+    settings = {
+        "name": "a",
+        "data": {"path": "images"},
+        "operator": {"kind": "identity"},
+        "noise_std": 0.1,
+        "network": {"width": 8, "multipliers": [1], "blocks": 1, "attention": []},
+        "training": {"steps": 1, "batch": 1},
+    }
+    path = tmp_path / "a.yaml"
+    path.write_text(yaml.safe_dump(settings))
+    arguments = [
+        "train",
+        str(path),
+        "--dry-run",
+        "--data",
+        str(tmp_path),
+        "-o",
+        str(tmp_path / "r"),
+    ]
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 0, done.output
+    assert re.search(
+        "images: [23] of [23] subjects to train, (none|1 of 1 subjects) to validate", done.output
+    )
+    assert "parameters" in done.output
+    assert not (tmp_path / "r").exists()

@@ -226,6 +226,13 @@ def test_a_problem_outside_of_the_family_is_told_and_trained(family: Path, tmp_p
     assert isinstance(load(tmp_path / "run/model").operator, FourierMask)
 
 
+def test_a_model_of_coils_is_refused_before_its_operator_is_read(tmp_path: Path) -> None:
+    np.save(tmp_path / "mask.npy", np.ones((128, 128), bool))
+    told = ["specialise", "brain-mri", "--operator", str(tmp_path / "mask.npy")]
+    done = CliRunner().invoke(cli, told)
+    assert "there is no one operator to specialise it for" in str(done.exception)
+
+
 def test_operators_are_read_from_files_of_all_kinds(family: Path, tmp_path: Path) -> None:
     model = load(family / "run/model")
     np.savez(tmp_path / "mask.npz", mask=MASK.numpy())

@@ -57,6 +57,9 @@ class Source(Protocol):
             How many shards there are, and how many items if that is known.
         """
 
+    def count(self, most: int) -> int:
+        """About how many items there are, as far as that is at most `most`."""
+
     def read(self, shard: int, fit: Fit) -> Iterator[Entry]:
         """The items of a shard, always in the same order."""
 

@@ -72,6 +72,12 @@ class Files:
             block, number = list(islice(names, each)), number + 1
         return number, None
 
+    def count(self, most: int) -> int:
+        """See `Source`. All files are taken to have as many slices as the first."""
+        root, names = self._list()
+        found = list(islice(names, most))
+        return min(most, len(found) * self._count_slices(root, found[0])) if found else 0
+
     def read(self, shard: int, fit: Fit) -> Iterator[Entry]:
         """See `Source`."""
         held = self._place.read(self._name_list(shard))

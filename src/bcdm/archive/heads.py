@@ -3,7 +3,7 @@
 import json
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from bcdm.archive.entries import Source
@@ -14,11 +14,12 @@ from bcdm.archive.tables import Table, is_table
 from bcdm.errors import InputError
 from bcdm.files import hash_content
 
-__all__ = ["HEAD", "Head", "begin", "open_source", "read_head"]
+__all__ = ["HEAD", "Head", "begin", "choose_shard", "open_source", "read_head"]
 
 HEAD = "archive.json"
 _FORMAT = 1
 _LISTS, _PLAN = "inputs", "plan-"
+_PIECES, _MOST = 100, 1000  # shards of an archive and items of a shard, where nobody says
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,20 @@ def read_head(place: Place) -> Head | None:
             raise
         raise InputError(f"{place}/{HEAD} is damaged: choose another folder") from None
     return head
+
+
+def choose_shard(job: Job) -> Job:
+    """The same in shards so small that little is lost where a worker is killed.
+
+    About a hundredth of all items, from a batch of the network to a thousand; what an archive was
+    begun with, if it was.
+    """
+    place = open_place(job.out)
+    head = read_head(place)
+    if head is not None:
+        return replace(job, shard=int(head.job["shard"]))
+    items = open_source(job, place).count(_PIECES * _MOST)
+    return replace(job, shard=min(_MOST, max(job.batch, -(-items // _PIECES))))
 
 
 def begin(job: Job, say: Callable[[str], None]) -> Head:

@@ -75,9 +75,16 @@ class Table:
 
     def plan(self) -> tuple[int, int | None]:
         """See `Source`."""
-        with self._opened() as arrays:
-            count = int(self._choose(arrays)[1].shape[0])
+        count = self._count_rows()
         return -(-count // self._shard), count
+
+    def count(self, most: int) -> int:
+        """See `Source`."""
+        return min(most, self._count_rows())
+
+    def _count_rows(self) -> int:
+        with self._opened() as arrays:
+            return int(self._choose(arrays)[1].shape[0])
 
     def read(self, shard: int, fit: Fit) -> Iterator[Entry]:
         """See `Source`."""

@@ -91,18 +91,19 @@ def _draw_again(
     if not same:
         return
     unit, generator = open_unit(job, head), np.random.default_rng(seed)
-    drawn = 0
+    drawn: set[tuple[int, int]] = set()
     for _ in range(_TRIES * count):
         marker = read_marker(place, shards[int(generator.integers(len(shards)))], head.id)
-        if drawn == count or marker is None:
+        if len(drawn) == count or marker is None:
             break
         status = np.asarray(open_group(place, marker.stem)["status"][...])
-        done = np.flatnonzero(status == 0)
-        if len(done):
-            drawn += 1
-            yield _compare(unit, marker, int(done[generator.integers(len(done))]))
-    if drawn < count:
-        yield Verdict("items", True, f"{drawn} of {count} drawn again: few are done")
+        left = [k for k in np.flatnonzero(status == 0) if (marker.shard, int(k)) not in drawn]
+        if left:
+            row = int(left[generator.integers(len(left))])
+            drawn.add((marker.shard, row))
+            yield _compare(unit, marker, row)
+    if len(drawn) < count:
+        yield Verdict("items", True, f"{len(drawn)} of {count} drawn again: few are done")
 
 
 def _compare(unit: Unit, marker: Marker, row: int) -> Verdict:

@@ -18,6 +18,7 @@ __all__ = ["read_operator", "read_operator_for"]
 # What settings and families of either kind are called; an operator from a file by its class.
 _K_SPACE = {"k_space", "fourier_mask", "FourierMask"}
 _PIXELS = {"holes", "centre_box", "PixelMask"}
+_EXAMPLE = "{kind: block_mean, factor: [2, 2]}"
 
 
 def read_operator(text: str, size: tuple[int, int], *, code: bool = False) -> LinearOperator:
@@ -34,8 +35,22 @@ def read_operator(text: str, size: tuple[int, int], *, code: bool = False) -> Li
     (2, 2)
     """
     if Path(text).suffix == ".safetensors":
+        if not Path(text).is_file():
+            raise InputError(f"there is no file {text}")
         return load_operator(Path(text))
-    if code and is_import_path(text):
+    if ":" not in text:  # which all settings have
+        if not Path(text).is_file():
+            raise InputError(f"there is no file {text}, and it is no settings such as {_EXAMPLE}")
+        raise InputError(
+            f"{text} is no stored operator (.safetensors by bcdm.checkpoint.save_operator): if it "
+            "is a mask, give it by --mask"
+        )
+    if is_import_path(text):
+        if not code:
+            raise InputError(
+                f"{text} is Python code, which is not run here: store the operator by "
+                "bcdm.checkpoint.save_operator, or reconstruct in Python by bcdm.reconstruct"
+            )
         made = find_object(text)(size)
         if not isinstance(made, LinearOperator):
             raise InputError(f"{text} gives {type(made).__name__}, which is no LinearOperator")

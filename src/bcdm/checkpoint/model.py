@@ -100,7 +100,8 @@ class Model:
         if self.config.operator.kind == "family":
             raise InputError(f"{self.name} serves a family of operators: give yours (--operator)")
         raise InputError(
-            f"{self.config.name} was trained with an operator made of Python code: give it to load"
+            f"{self.config.name} was trained with an operator made of Python code, which no file "
+            "holds: in Python, bcdm.reconstruct(bcdm.load(FOLDER, operator), measurement)"
         )
 
     @property

@@ -1,5 +1,6 @@
 """`bcdm archive`: reconstruct very many measurements, and ask what became of them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -34,7 +35,11 @@ def archive() -> None:
 @click.option("--force", is_flag=True, help="Write items although their trust cards are red.")
 @click.option("--keep", is_flag=True, help="Write samples, too.")
 @click.option("--cards", is_flag=True, help="Write the checks behind each light, too.")
-@click.option("--shard", default=1000, show_default=True, help="About how many items in a shard.")
+@click.option(
+    "--shard",
+    type=int,
+    help="About how many items in a shard; default a hundredth of all, from a batch to 1000.",
+)
 @click.option("--threads", default=1, show_default=True, help="Of each worker.")
 @device_option()
 @click.option("--workers", type=int, help="Processes; default all processors, or 1 for a part.")
@@ -60,7 +65,7 @@ def run(
     force: bool,
     keep: bool,
     cards: bool,
-    shard: int,
+    shard: int | None,
     threads: int,
     device: str,
     workers: int | None,
@@ -79,7 +84,7 @@ def run(
     """
     require("zarr")
     from bcdm.archive.cluster import protect, run_ray
-    from bcdm.archive.heads import begin, read_head
+    from bcdm.archive.heads import begin, choose_shard, read_head
     from bcdm.archive.job import Job
     from bcdm.archive.local import count_processors, run_local
     from bcdm.archive.places import is_remote, open_place
@@ -114,10 +119,13 @@ def run(
         operator=_make_absolute(operator),
         key=key,
         noise_std=noise_std,
-        shard=shard,
         threads=threads,
         device=device,
     )
+    job = choose_shard(job) if shard is None else replace(job, shard=shard)
+    if job.calls < find_calls(model):
+        told = f"{job.calls} calls a sample, fewer than {find_calls(model)}"
+        say(f"{told}: right data may be found wrong")
     if read_head(open_place(job.out)) is None:
         # Here, because it loads the model, which takes longer than to go on.
         from bcdm.archive.unit import check_job

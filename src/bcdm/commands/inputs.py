@@ -83,21 +83,26 @@ def _match_models(scan: "Scan") -> list[tuple[str, str]]:
     from bcdm.checkpoint import list_models, load
     from bcdm.reconstruction.fitting import fit_scan
     from bcdm.trust import UnfitError, find_unfamiliar
+    from bcdm.trust.matching import is_near
 
     # Models that do not fit for the same reason share a line.
-    found: dict[str, list[str]] = {}
+    found: dict[tuple[str, str], list[str]] = {}
     for name in list_models():
-        reason = ""
+        reason = doubt = ""
         try:
             model = load(name)
-            reason = find_unfamiliar(model, fit_scan(scan, model).measure(0))[0]
+            measurement = fit_scan(scan, model).measure(0)
+            reason = find_unfamiliar(model, measurement)[0]
+            trained, std = model.config.noise_std, float(measurement.std)
+            if not isinstance(trained, tuple) and not is_near(std, trained):
+                doubt = f", but for its noise: {std:.3g} instead of {trained:.3g} in its units"
         except (UnfitError, InputError) as error:
             reason = str(error)
-        found.setdefault(reason.replace(name, "the model"), []).append(name)
+        found.setdefault((reason.replace(name, "the model"), doubt), []).append(name)
     lines = []
-    for reason, names in found.items():
-        told = "fit" if len(names) > 1 else "fits"
+    for (reason, doubt), names in found.items():
+        told = f"{'fit' if len(names) > 1 else 'fits'}{doubt}"
         if reason:
-            told = f"do{'es' if told == 'fits' else ''} not fit: {reason}"
+            told = f"do{'' if len(names) > 1 else 'es'} not fit: {reason}"
         lines.append(("model", f"{', '.join(names)} {told}"))
     return lines

@@ -7,6 +7,7 @@ import click
 
 from bcdm.commands.echo import finish, name_command, say
 from bcdm.commands.options import (
+    ANY_OPERATOR,
     count_option,
     data_option,
     device_option,
@@ -79,7 +80,7 @@ def trust(
 @count_option("--limit", 32, "Images, evenly spaced.")
 @click.option("--samples", default=20, show_default=True)
 @click.option("--churn", default=1.0, show_default=True)
-@click.option("--operator", metavar="YAML", help="Measure with this instead of the model's own.")
+@click.option("--operator", metavar=ANY_OPERATOR, help="Measure with this instead of the model's.")
 @click.option("--noise-std", type=float)
 @precision_option
 @device_option()

@@ -8,6 +8,7 @@ import click
 from bcdm.commands.echo import answer, finish, name_command, say
 from bcdm.commands.extras import require
 from bcdm.commands.options import (
+    ANY_OPERATOR,
     count_option,
     data_option,
     device_option,
@@ -113,7 +114,7 @@ def train(
 @count_option("--samples", 20, "Samples per image; 20 resolve 90 %.", least=2)
 @count_option("--calls", 30, "Network calls per sample; 30 here, 20 elsewhere: as in records.")
 @click.option("--churn", default=1.0, show_default=True, help="Of DPM-Solver++; 0: ODE, 1: SDE.")
-@click.option("--operator", metavar="YAML", help="Measure with this instead of the model's own.")
+@click.option("--operator", metavar=ANY_OPERATOR, help="Measure with this instead of the model's.")
 @click.option("--noise-std", type=float, help="Of the measurements, in the units of the images.")
 @count_option("--batch", 16)
 @click.option("--seed", default=0, show_default=True)

@@ -10,6 +10,7 @@ from click.shell_completion import CompletionItem
 from bcdm.shelf import list_models
 
 __all__ = [
+    "ANY_OPERATOR",
     "count_option",
     "data_option",
     "device_option",
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 Command = Callable[..., Any]
+ANY_OPERATOR = "FILE|YAML|PACKAGE.MODULE:NAME"  # where nothing is stored that it must be read from
 
 
 def count_option(
@@ -113,7 +115,9 @@ def operator_option(command: Command) -> Command:
 
 def plan_options(command: Command) -> Command:
     """How to sample."""
-    samples = click.option("--samples", default=16, show_default=True, help="Of each slice.")
+    samples = click.option(
+        "--samples", default=16, show_default=True, help="Of each slice, 9 or more."
+    )
     said = "Network calls per sample; left out as the model was calibrated."
     calls = click.option("--calls", type=int, help=said)
     seed = click.option("--seed", default=0, show_default=True)

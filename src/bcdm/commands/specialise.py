@@ -73,7 +73,7 @@ def specialise(
     from bcdm.training import specialising
 
     keep_memory()
-    base = load(model)
+    base = specialising.load_base(model)
     if any(one.startswith("operator=") for one in overrides):
         raise InputError("--operator says which one: leave out --set operator")
     if not dry_run and not any(one.startswith("data.") for one in overrides):

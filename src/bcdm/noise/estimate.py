@@ -27,7 +27,7 @@ class NoiseEstimate:
 
     def __post_init__(self) -> None:
         if not (isfinite(self.std) and self.std > 0):
-            raise InputError("no noise is seen in the data: give noise_std")
+            raise InputError("no noise is seen in the data: give noise_std (--noise-std)")
 
 
 def choose(estimates: Sequence[NoiseEstimate | None], reason: str) -> NoiseEstimate:
@@ -37,5 +37,5 @@ def choose(estimates: Sequence[NoiseEstimate | None], reason: str) -> NoiseEstim
     """
     found = [each for each in estimates if each is not None and each.standard_error < inf]
     if not found:
-        raise InputError(f"{reason}: give noise_std")
+        raise InputError(f"{reason}: give noise_std (--noise-std)")
     return min(found, key=lambda each: each.std + 2 * each.standard_error)

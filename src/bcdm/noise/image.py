@@ -116,7 +116,8 @@ class _Windows:
         """The floor of the energies."""
         if self.numbers < _FEWEST:
             raise InputError(
-                f"too few samples to estimate the noise ({round(self.numbers)}): give noise_std"
+                f"too few samples to estimate the noise ({round(self.numbers)}): "
+                "give noise_std (--noise-std)"
             )
         groups = np.broadcast_to(self.groups[:, None], self.energies.shape)
         return fit_floor(self.energies.ravel(), self.dof, groups.ravel(), self.overlap)
@@ -134,7 +135,9 @@ def _cut(pixels: Array, usable: NDArray[np.bool_]) -> _Windows:
         if candidates[-1].numbers >= _ENOUGH:
             return candidates[-1]
     if not candidates:
-        raise ShapeError(f"images of {pixels.shape[-2:]} are too small: give noise_std")
+        raise ShapeError(
+            f"images of {pixels.shape[-2:]} are too small: give noise_std (--noise-std)"
+        )
     return max(candidates, key=lambda windows: windows.numbers)
 
 
@@ -205,7 +208,7 @@ def _check(image: ArrayLike, known: ArrayLike | None) -> tuple[Array, NDArray[np
     except ValueError:
         raise ShapeError(f"known {seen.shape} does not fit the image {pixels.shape}") from None
     if not seen.any():
-        raise InputError("too few samples to estimate the noise (0): give noise_std")
+        raise InputError("too few samples to estimate the noise (0): give noise_std (--noise-std)")
     if not np.isfinite(pixels[seen]).all():
         raise InputError("the image holds non-finite values: mark them as not known")
     return np.where(seen, pixels, 0), seen

@@ -75,7 +75,9 @@ def estimate_from_symmetry(data: Complex, taken: Mask) -> NoiseEstimate | None:
     if rest.size < _FEWEST_PAIRS:
         return None
     if rest.mean() <= _ROUNDING**2 * signal.max():
-        raise InputError("opposite frequencies are copies, no noise is seen: give noise_std")
+        raise InputError(
+            "opposite frequencies are copies, no noise is seen: give noise_std (--noise-std)"
+        )
     # An object that is not quite real leaks most where it is strongest. One that is not real at
     # all leaks all of itself, and is then strongest near the origin.
     strong = np.zeros(rest.size, bool)

@@ -181,7 +181,14 @@ class MatrixFree(Iterative):
         dtype = real_dtype(y.dtype) if self.real else y.dtype
         self._check(torch.zeros(1, *self.shape, dtype=dtype, device=y.device))
         origin = torch.zeros(len(y), *self.shape, dtype=dtype, device=y.device)
-        transpose = torch.func.vjp(self.measure, origin)[1]
+        try:
+            transpose = torch.func.vjp(self.measure, origin)[1]
+        except RuntimeError as error:
+            reason = str(error).partition("\n")[0]
+            raise InputError(
+                f"no adjoint can be derived from measure ({reason}): write it in torch, or give "
+                "the adjoint as back="
+            ) from error
         return transpose(y)[0]
 
     @cached_property

@@ -164,7 +164,9 @@ def _describe_run(done: Finished, request: str) -> dict[str, Any]:
     }
     if len(done.left_out) < len(slices):
         return facts
-    reason = f"{card.summary} No image was written; --force writes what has numbers all the same"
+    reason = (
+        f"{card.summary} No image was written; force (--force) writes what has numbers all the same"
+    )
     return facts | {"refused": reason}
 
 

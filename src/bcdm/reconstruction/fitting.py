@@ -26,7 +26,7 @@ from bcdm.operators import FourierMask, LinearOperator, PixelMask, Sense
 from bcdm.reconstruction.progress import Bar
 from bcdm.reconstruction.receiving import find_noise, receive
 from bcdm.reconstruction.units import Units, choose_units, find_range
-from bcdm.scans import Scan, remove_oversampling
+from bcdm.scans import Scan, find_sampled, remove_oversampling
 from bcdm.spool import release
 from bcdm.trust.matching import UnfitError, check_operator, check_size
 
@@ -195,7 +195,8 @@ def _fit_coils(
 def _fit_body(body: Scan, needed: tuple[int, int, int]) -> NDArray[np.complex64]:
     """K-space of a body coil (slices or 1, channels, rows, columns), as large as the coils'."""
     slices, *size = needed
-    if body.kind != "k-space" or body.mask is None or not bool(body.mask.all()):
+    # A mask in the same file is of the coils' own array.
+    if body.kind != "k-space" or not bool(find_sampled(body.data).all()):
         raise UnfitError(f"{body.path.name} is no fully sampled k-space: give that of a body coil")
     data: NDArray[np.complex64] = remove_oversampling(body).data
     if len(data) not in (1, slices) or list(data.shape[2:]) != size:

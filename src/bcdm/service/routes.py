@@ -173,7 +173,7 @@ class _Passing(FileResponse):
 def fetch_result(job: Name, service: Found, caller: Reader, samples: bool = False) -> FileResponse:
     """All results in the format of the file, report and provenance, as one .zip.
 
-    With `samples`, also these, and what they were drawn from.
+    With `samples`, also these, and what they were drawn from: `bcdm verify` then draws one again.
     """
     found = _find_job(job, service, caller)
     shelf = service.shelves.find(job)

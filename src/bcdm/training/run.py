@@ -94,21 +94,22 @@ def run_settings(
     with open_processes(device) as processes:
         config = _fix_precision(config, folder, processes)
         trainer = Trainer(config, images, validation, folder, processes, operator, data)
+        first = processes.rank == 0
+        if first:
+            report(_describe_split(images, validation))
+            for line in _list_changes(trainer):
+                report(f"the first image is {line}")
         if dry_run:
             for line in plan(trainer).splitlines():
                 report(line)
             return folder
         folder.mkdir(parents=True, exist_ok=True)
-        first = processes.rank == 0
         with claim(folder, report) if first else nullcontext():
             if first:
                 store_settings(trainer.config, folder)
                 store_images(images, folder)
                 if branch is not None:
                     branch_off(trainer.config, images, branch, folder)
-                report(_describe_split(images, validation))
-                for line in _list_changes(trainer):
-                    report(f"the first image is {line}")
             # Nobody looks for the last checkpoint while another run may still write one.
             processes.wait()
             trained = trainer.run()

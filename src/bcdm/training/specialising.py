@@ -19,7 +19,7 @@ from bcdm.measurement import Measurement
 from bcdm.operators import LinearOperator
 from bcdm.training.run import has_data, run_settings, time_settings
 
-__all__ = ["MINUTES", "Origin", "derive_settings", "specialise"]
+__all__ = ["MINUTES", "Origin", "derive_settings", "load_base", "specialise"]
 
 MINUTES = 10.0
 _BATCH = 16  # at most: more steps of fewer images bring more (docs/decisions/0048)
@@ -90,7 +90,7 @@ def specialise(
         report: Takes lines of progress.
     """
     asked = _check_length(minutes, steps)
-    model = _load(name)
+    model = load_base(name)
     level = _choose_noise(model, noise_std)
     _tell_unfamiliar(model, operator, level, report)
 
@@ -162,7 +162,7 @@ def derive_settings(
     )
 
 
-def _load(name: str | Path) -> Model:
+def load_base(name: str | Path) -> Model:
     """The model to start from, if it can be specialised."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("specialising runs in one process: start it without torchrun")

@@ -63,9 +63,12 @@ def check_size(model: Model, shape: tuple[int, ...], name: str = "the measuremen
     """
     if fits_size(model, shape):
         return
+    made, scope = "x".join(map(str, model.shape)), model.config.scope
+    if scope is not None:
+        made = f"{model.shape[0]} x {scope.sides[0]} to {scope.sides[1]} pixels a side"
     raise UnfitError(
-        f"{name} is of images {'x'.join(map(str, shape))} and {model.config.name} makes "
-        f"{'x'.join(map(str, model.shape))}: crop or resample, or choose another model"
+        f"{name} is of images {'x'.join(map(str, shape))} and {model.config.name} makes {made}: "
+        "crop or resample, or choose another model"
     )
 
 

@@ -17,6 +17,7 @@ from bcdm.trust.scores import chi_square_of, counts_signal_as_noise, find_scores
 
 __all__ = ["assess", "judge_plainly"]
 
+_NOISE = "noise of training"  # the name of a check
 _AS_READ = 0.1  # of the noise level at most, and the one stated is the one that the data show
 
 
@@ -120,12 +121,12 @@ def _judge_numbers(mean: Tensor, samples: Tensor) -> list[Check]:
 def _judge_noise(trained: float | tuple[float, float], std: float) -> list[Check]:
     """A doubt where a model of one noise level is given another."""
     if not isfinite(std):
-        return [Check("noise of training", f"{std}", "bad", "the noise level is no number")]
+        return [Check(_NOISE, f"{std}", "bad", "the noise level is no number")]
     if isinstance(trained, tuple) or is_near(std, trained):
         return []
     value = f"{std:.3g} instead of {trained:.3g}, in the model's units"
     reason = "the noise is not as strong as in training: intervals may be too narrow or too wide"
-    return [Check("noise of training", value, "doubtful", reason)]
+    return [Check(_NOISE, value, "doubtful", reason)]
 
 
 def _describe_guest(guest: Guest) -> list[Check]:
@@ -146,6 +147,7 @@ def _sum_up(
         summary = f"Do not rely on it: {bad[0].reason}."
     elif bad:
         summary = f"Not a measurement that {name} was made for: {bad[0].reason}."
+        summary += "".join(f" Its noise is {one.value}." for one in doubtful if one.name == _NOISE)
     elif doubtful:
         summary = f"Look twice: {doubtful[0].reason}."
     elif kind == "method":
