@@ -267,10 +267,14 @@ def _judge_significant(tasks: Mapping[str, Results]) -> Judgement:
         for name in tasks[t].methods
         if name != OURS
     }
-    unclear = {who: p for who, p in chances.items() if p is None or p >= SIGNIFICANT}
-    listed = ", ".join(
-        f"{n} ({t}, p = {p})" if p is None else f"{n} ({t}, p = {p:.2f})"
-        for (n, t), p in unclear.items()
-    )
-    held = [who not in unclear for who in chances]
-    return held, f"against ours, all but {listed}" if unclear else "against ours"
+    untested = [f"{name} ({task})" for (name, task), p in chances.items() if p is None]
+    tested = {who: p for who, p in chances.items() if p is not None}
+    unclear = {who: p for who, p in tested.items() if p >= SIGNIFICANT}
+    words = ["against ours"]
+    if unclear:
+        words.append(
+            "all but " + ", ".join(f"{n} ({t}, p = {p:.2f})" for (n, t), p in unclear.items())
+        )
+    if untested:
+        words.append(f"not tested: {', '.join(untested)}")
+    return [who not in unclear for who in tested], ", ".join(words)

@@ -10,13 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from experiments.claims import DUAL, JUDGES, OURS, PAPER, POINTS, Results, read_results
+from experiments.claims import JUDGES, OURS, PAPER, Results, read_results
 
 from bcdm.errors import InputError
 from bcdm.files import write_text
 from bcdm.methods import CONTROL
 
-__all__ = ["compare_best", "compare_seeds", "fill_pages", "make_sections", "read_equal"]
+__all__ = [
+    "compare_best",
+    "compare_seeds",
+    "fill_page",
+    "fill_pages",
+    "make_sections",
+    "make_table",
+    "read_equal",
+    "read_task",
+]
 
 TASKS = {
     "mri": "MRI 8x",
@@ -36,6 +45,14 @@ _BESIDE = {
     "80 % intervals hold (%)": (COVERED, 100, (*_BEST, CONTROL)),
     "chi-square of a sample": (CHI, 1, (*_BEST, CONTROL)),
 }
+_OVERVIEW = {
+    "CRPS x 1000": (CRPS, 1000, 1),
+    "PSNR of 10 samples averaged (dB)": ("PSNR, average", 1, 2),
+    "80 % intervals hold (%)": (COVERED, 100, 1),
+    "chi-square of a sample": (CHI, 1, 2),
+}
+# What the paper prints: a title, its digits, and ours.
+_PRINTED = {"psnr": ("PSNR (dB)", 2, 2), "ssim": ("SSIM (%)", 1, 1), "fid": ("distance", 2, 0)}
 SEED = ", seed "  # in the name of a row, before its number
 HELD, IN_PART, FAILED = "**holds**", "**in part**", "**fails**"
 
@@ -48,15 +65,16 @@ def fill_pages(folder: Path) -> list[Path]:
     own, above = folder / "README.md", folder.parent / "README.md"
     sections = make_sections(folder)
     published = {"published": sections.pop("published")}
-    texts = {own: _fill(own, sections)}
+    texts = {own: fill_page(own, sections)}
     if above.exists() and "<!-- published -->" in above.read_text():
-        texts[above] = _fill(above, published)
+        texts[above] = fill_page(above, published)
     for page, text in texts.items():
         write_text(page, text)
     return list(texts)
 
 
-def _fill(page: Path, sections: Mapping[str, str]) -> str:
+def fill_page(page: Path, sections: Mapping[str, str]) -> str:
+    """The text of a page with each section in its place, between two comments with its name."""
     text = page.read_text()
     for name, section in sections.items():
         start, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
@@ -71,7 +89,7 @@ def _fill(page: Path, sections: Mapping[str, str]) -> str:
 
 def make_sections(folder: Path) -> dict[str, str]:
     """The tables of the pages, by name, from the records below a folder."""
-    tasks = {name: read_results(folder / name / "results.json") for name in TASKS}
+    tasks = {name: read_task(folder / name) for name in TASKS}
     published = yaml.safe_load((folder / "published.yaml").read_text())
     known = tasks | {"matched": read_results(folder / "inpaint/matched/results.json")}
     rows, verdicts = [], []
@@ -88,7 +106,7 @@ def make_sections(folder: Path) -> dict[str, str]:
     )
     return {
         "results": _make_overview(tasks),
-        "claims": _make_table(heads, rows),
+        "claims": make_table(heads, rows),
         "asked": _make_asked(tasks),
         "equal": _make_equal({name: read_equal(folder / name) for name in TASKS}),
         "published": f"{_make_beside(tasks, published['tables'])}\n\n{counted}",
@@ -97,67 +115,70 @@ def make_sections(folder: Path) -> dict[str, str]:
 
 def _make_beside(tasks: Mapping[str, Results], tables: Mapping[str, Any]) -> str:
     """The paper's tables, and the same of our records: PSNR, SSIM and a distance."""
-    rows = []
-    for name in tables["mri"]["methods"]:
-        printed, found = [], []
-        for task, results in tasks.items():
-            numbers = tables[task]["methods"].get(name)
-            printed.append(
-                ""
-                if numbers is None
-                else f"{numbers['psnr'][0]:.2f} / {numbers['ssim'][0]:.1f} / {numbers['fid']:.2f}"
-            )
-            found.append(_list_three(results, PAPER if name == "BCDM" else name, task))
-        rows += [[f"{name}, paper", *printed], [f"{name}, here", *found]]
-    rows.append(["our default", *(_list_three(found, OURS, task) for task, found in tasks.items())])
-    return _make_table(["PSNR (dB) / SSIM (%) / distance", *TASKS.values()], rows)
+    parts = []
+    for key, (title, digits, _) in _PRINTED.items():
+        rows = []
+        for name in tables["mri"]["methods"]:
+            printed = [
+                "" if given is None else f"{given[key]:.{digits}f}"
+                for given in (_drop_spread(tables[task]["methods"].get(name)) for task in TASKS)
+            ]
+            own = PAPER if name == "BCDM" else name
+            found = [_find_printed(tasks[task], own, key, task) for task in TASKS]
+            rows += [[f"{name}, paper", *printed], [f"{name}, here", *found]]
+        ours = [_find_printed(found, OURS, key, task) for task, found in tasks.items()]
+        parts.append(make_table([title, *TASKS.values()], [*rows, ["our default", *ours]]))
+    return "\n\n".join(parts)
 
 
-def _list_three(results: Results, name: str, task: str) -> str:
+def _drop_spread(printed: Mapping[str, Any] | None) -> dict[str, float] | None:
+    """Of a method's numbers, without their standard deviations."""
+    if printed is None:
+        return None
+    psnr, ssim = (printed[key][0] for key in ("psnr", "ssim"))
+    return {"psnr": psnr, "ssim": ssim, "fid": printed["fid"]}
+
+
+def _find_printed(results: Results, name: str, key: str, task: str) -> str:
+    """What a method has here of a number that the paper prints."""
     if name not in results.methods:
         return ""
+    digits = _PRINTED[key][2]
+    if key == "fid":
+        return f"{results.frechet(name):.{digits}f}"
     # The paper denoises by single samples.
     estimate = "single" if task == "denoise" else "average"
-    psnr, ssim = (results.share(name, f"{metric}, {estimate}") for metric in ("PSNR", "SSIM"))
-    return f"{psnr:.2f} / {100 * ssim:.1f} / {results.frechet(name):.0f}"
+    scale = 100 if key == "ssim" else 1
+    return f"{scale * results.share(name, f'{key.upper()}, {estimate}'):.{digits}f}"
 
 
 def _make_overview(tasks: Mapping[str, Results]) -> str:
-    """CRPS and PSNR of every method on every task; coverage and chi-square of ours."""
+    """CRPS and PSNR of every method, coverage and chi-square of those with samples."""
     names = [name for name in tasks["mri"].methods if name != OURS]
-    rows = []
-    for name in [*names, OURS]:
-        label = {"LS": "LS (the noisy image itself for denoising)", OURS: "**BCDM, ours**"}
-        cells = []
-        for results in tasks.values():
-            shown = "noisy" if name == "LS" and "noisy" in results.methods else name
-            cells.append(_list_two(results.methods.get(shown, {})))
-        rows.append([label.get(name, name), *cells])
-    if any(results.control for results in tasks.values()):
-        rows.insert(0, [CONTROL, *(_list_two(results.control) for results in tasks.values())])
-    covered, squares = [], []
-    for results in tasks.values():
-        found = {m: 100 * results.get(m, COVERED) for m in results.methods if m not in POINTS}
-        ours = found.pop(OURS)
-        control = results.control
-        theirs = [f"{100 * control[COVERED]['value']:.1f} (control)"] if control else []
-        best = min(found, key=lambda name: abs(found[name] - 80))
-        covered.append("; ".join([f"{ours:.1f}", f"{found[best]:.1f} ({best})", *theirs]))
-        name = "chi-square per degree of freedom, single sample"
-        both = [results.get(m, name) for m in (OURS, DUAL) if m in results.methods]
-        fits = [f"{both[0]:.2f}", *(f"{value:.0f}" for value in both[1:])]
-        fits += [f"{control[name]['value']:.2f} (control)"] if control else []
-        squares.append("; ".join(fits))
-    rows.append(["coverage of 80 % intervals, ours; closest other", *covered])
-    rows.append(["chi-square of a sample, ours; DI", *squares])
-    return _make_table(["CRPS x 1000; PSNR of 10 samples averaged (dB)", *TASKS.values()], rows)
+    label = {"LS": "LS (the noisy image itself for denoising)", OURS: "**BCDM, ours**"}
+    parts = []
+    for title, (record, scale, digits) in _OVERVIEW.items():
+        rows = []
+        for name in (CONTROL, *names, OURS):
+            cells = []
+            for found in tasks.values():
+                shown = "noisy" if name == "LS" and "noisy" in found.methods else name
+                cells.append(_show(found, shown, record, scale, digits))
+            if any(cells):
+                rows.append([label.get(name, name), *cells])
+        parts.append(make_table([title, *TASKS.values()], rows))
+    return "\n\n".join(parts)
 
 
-def _list_two(found: Mapping[str, Mapping[str, Any]]) -> str:
-    if not found:
-        return ""
-    crps, psnr = (found[name]["value"] for name in (CRPS, "PSNR, average"))
-    return f"{1000 * crps:.1f}; {psnr:.2f}"
+def read_task(folder: Path) -> Results:
+    """A task by the paper's budgets, with the rivals and the control that were run again."""
+    found = read_results(folder / "results.json")
+    for again in (folder / f"{study}/results.json" for study in ("control", "guarded")):
+        if again.exists():
+            later = read_results(again)
+            methods = {**found.methods, **later.methods}
+            found = replace(found, methods=methods, control=later.control)
+    return found
 
 
 def read_equal(folder: Path) -> Results | None:
@@ -197,7 +218,7 @@ def _make_equal(tasks: Mapping[str, Results | None]) -> str:
             cells = [_show(one, name, record, scale, 1 if scale > 1 else 2) for one in known]
             if any(cells):
                 rows.append([f"{name}: {label}", *cells])
-    return _make_table(["CRPS x 1000, unless said", *TASKS.values()], rows)
+    return make_table(["CRPS x 1000, unless said", *TASKS.values()], rows)
 
 
 def _show(found: Results | None, method: str, name: str, scale: float = 1, digits: int = 2) -> str:
@@ -267,10 +288,11 @@ def _make_asked(tasks: Mapping[str, Results]) -> str:
     body = [
         [labels[name], *cells, *[""] * (len(tasks) - len(cells))] for name, cells in rows.items()
     ]
-    return _make_table(["", *TASKS.values()], body)
+    return make_table(["", *TASKS.values()], body)
 
 
-def _make_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def make_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """In Markdown."""
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines).replace("|  |", "| |")
 

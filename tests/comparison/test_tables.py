@@ -14,6 +14,7 @@ from bcdm.comparison.tables import (
     make_records,
 )
 from bcdm.evaluation import frechet_distance
+from bcdm.methods import CONTROL
 
 METRIC = "PSNR, average"
 
@@ -92,3 +93,14 @@ def test_coverage_is_not_compared_where_nothing_else_has_samples() -> None:
                            beaten=(), guided=(), seed=0, command="")  # fmt: skip
     required = [record.name for record in records if record.required]
     assert required == ["CRPS behind the best other", "averaged PSNR behind the best other (dB)"]
+
+
+def test_nothing_is_required_of_the_control_alone() -> None:
+    """It would be compared with itself, which cannot fail."""
+    values = np.arange(8.0)
+    scores = {METRIC: values, "CRPS, samples": values}
+    outcomes = {CONTROL: Outcome({"calls": 0}, scores, (values, values), {}, 1.0)}
+    records = make_records("task", outcomes, {}, CONTROL, subjects=[str(k) for k in range(8)],
+                           beaten=(), guided=(), seed=0, command="")  # fmt: skip
+    assert records
+    assert not [record for record in records if record.required]

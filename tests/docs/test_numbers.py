@@ -4,6 +4,7 @@ import re
 from functools import partial
 
 import pytest
+from experiments.pages import read_task
 from tests.records import ROOT, drop_zero, find_value, read_records, read_table, read_words
 
 from bcdm.assessment.summary import OVER_CONTROL
@@ -32,16 +33,11 @@ CASES = {"mri64": "points 8x", "faces64": "inpainting, 24x24"}
 def test_quality_on_the_papers_tasks_is_that_of_the_records(
     title: str, name: str, scale: int, digits: int
 ) -> None:
-    found = {
-        (task, record["case"].get("method")): record["value"]
-        for task in TASKS
-        for record in read_records(f"experiments/paper/{task}/results.json")
-        if record["name"] == name
-    }
+    found = [read_task(ROOT / "experiments/paper" / task) for task in TASKS]
     rows = read_table(ROOT / "docs/results.md", title)
     assert set(rows) == set(METHODS)
     for row, cells in rows.items():
-        shown = [f"{scale * found[task, METHODS[row]]:.{digits}f}" for task in TASKS]
+        shown = [f"{scale * one.get(METHODS[row], name):.{digits}f}" for one in found]
         assert cells == shown, row
 
 
