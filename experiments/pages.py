@@ -294,7 +294,9 @@ def _make_asked(tasks: Mapping[str, Results]) -> str:
 def make_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """In Markdown."""
     lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines).replace("|  |", "| |")
+    return "\n".join(
+        "|" + "|".join(f" {cell} " if cell else " " for cell in line) + "|" for line in lines
+    )
 
 
 def _say(held: Sequence[bool]) -> str:

@@ -1,39 +1,42 @@
 """Quality over training compute, and over network passes: python -m experiments.compute.figure.
 
-Reads the results of the studies beside it and writes compute.png and results.json: CRPS by minutes
-of training, a dot for each seed and a line through their means, and by network passes after the
-longest training that all have (dashed: after the longest of all).
+Reads the results of the two studies beside it and writes compute.png, results.json and the tables
+of README.md: CRPS by minutes of training, a dot for each seed and a line through their means, and
+by network passes after the longest training that all have (dashed: after the longest of all).
 A pass is one run of the network through one image; a product with its Jacobian counts as two, a
 backward pass, and MMPS needs up to one more of them a call than it has iterations.
 """
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
 
 mpl.use("Agg")
+from experiments.pages import fill_page, make_table
 from matplotlib import pyplot as plt
 
 from bcdm.assessment.records import Record, write_records
+from bcdm.files import write_text
 
 HERE = Path(__file__).parent
 TITLES = {"mri": "MRI 4x, 32x32", "inpaint": "inpainting 12x12 of 32x32"}
-# What is shown of which study.
-SOURCES: dict[str, dict[str, tuple[str, ...]]] = {
-    "mri": {"mri-branches": ("BCDM", "dual input with a residual", "MMPS with our levels")},
-    "inpaint": {
-        "inpaint": ("BCDM", "BCDM of a family", "dual input with Wiener", "MMPS"),
-        "inpaint-longer": ("BCDM", "MMPS"),
-    },
+STUDIES = {"mri": "mri-branches", "inpaint": "inpaint-branches"}
+# What methods of the studies are called in figure and tables.
+NAMES = {
+    "BCDM": "BCDM",
+    "BCDM of a family": "BCDM of a family",
+    "dual input with a residual": "dual input",
+    "MMPS with our levels": "MMPS",
 }
-COLOURS = {"BCDM": "C0", "BCDM of a family": "C1", "dual": "C2", "MMPS": "C3"}
+COLOURS = dict(zip(NAMES.values(), ("C0", "C1", "C2", "C3"), strict=True))
 CALLS = 20
-CRPS = (20, 30, 50, 100)  # ticks
+CRPS = (15, 20, 30, 40)  # ticks
 
 
 @dataclass(frozen=True)
@@ -50,19 +53,9 @@ class Row:
 
 
 def read(task: str) -> list[Row]:
-    """What is shown of a task."""
-    return [
-        row
-        for study, names in SOURCES[task].items()
-        for row in read_study(HERE / study)
-        if row.method in names
-    ]
-
-
-def read_study(folder: Path) -> list[Row]:
-    """What a study found."""
+    """What a study found, by method."""
     rows: list[Row] = []
-    for record in json.loads((folder / "results.json").read_text()):
+    for record in json.loads((HERE / STUDIES[task] / "results.json").read_text()):
         case = record["case"]
         told = re.fullmatch(
             r"(.+?), ([\d.]+) min(?:, \d+ calls)?(?:, seed (\d+))?", case.get("method", "")
@@ -70,7 +63,7 @@ def read_study(folder: Path) -> list[Row]:
         if record["name"] == "CRPS, samples" and told:
             rows.append(
                 Row(
-                    told[1],
+                    NAMES[told[1]],
                     float(told[2]),
                     case["calls"],
                     int(told[3] or 0),
@@ -79,7 +72,8 @@ def read_study(folder: Path) -> list[Row]:
                     case["images"],
                 )
             )
-    return rows
+    order = list(NAMES.values())
+    return sorted(rows, key=lambda row: order.index(row.method))
 
 
 def count_passes(case: dict[str, Any]) -> int:
@@ -99,13 +93,13 @@ def draw() -> None:
         most = max(row.minutes for row in rows)
         common = min(max(row.minutes for row in rows if row.method == name) for name in names)
         for name in names:
-            colour = COLOURS.get(name) or COLOURS[name.split()[0]]
+            colour = COLOURS[name]
             style = {"marker": "o", "color": colour}
             own = [row for row in rows if row.method == name]
             curve = [(row.minutes, row.value) for row in own if row.calls == CALLS]
             left.scatter(*zip(*curve, strict=True), s=12, color=colour)
             budgets = sorted({minutes for minutes, _ in curve})
-            means = [np.mean([v for m, v in curve if m == minutes]) for minutes in budgets]
+            means = [mean([v for m, v in curve if m == minutes]) for minutes in budgets]
             left.plot(budgets, means, **style, label=name)
             for budget, line in {most: "--", common: "-"}.items():
                 passes = sorted((row.passes, row.value) for row in own if row.minutes == budget)
@@ -146,6 +140,53 @@ def tell() -> list[Record]:
     ]
 
 
+def make_tables(task: str) -> str:
+    """CRPS by minutes, by calls after the longest training of some and of all, and by seeds."""
+    rows = read(task)
+    names = list(dict.fromkeys(row.method for row in rows))
+    found: dict[tuple[str, float, int], list[float]] = {}
+    for row in rows:
+        found.setdefault((row.method, row.minutes, row.calls), []).append(row.value)
+    passes = {(row.method, row.minutes, row.calls): row.passes for row in rows}
+    longest = {name: max(row.minutes for row in rows if row.method == name) for name in names}
+    budgets = sorted({row.minutes for row in rows})
+    seeds = max(map(len, found.values()))
+
+    def list_cells(keys: Sequence[tuple[str, float, int]]) -> list[str]:
+        return [f"{mean(found[key]):.1f}" if key in found else "" for key in keys]
+
+    trained = make_table(
+        ["minutes", *names],
+        [[f"{m:g}", *list_cells([(name, m, CALLS) for name in names])] for m in budgets],
+    )
+    parts = [f"CRPS x 1000 of {CALLS} calls a sample, by minutes:", trained]
+    for minutes in sorted(set(longest.values()), reverse=True):
+        calls = sorted({row.calls for row in rows if row.minutes == minutes})
+        own = [name for name in names if all((name, minutes, c) in found for c in calls)]
+        solved = [name for name in own if any(passes[name, minutes, c] > c for c in calls)]
+        body = [
+            [str(c), *list_cells([(name, minutes, c) for name in own])]
+            + [str(passes[name, minutes, c]) for name in solved]
+            for c in calls
+        ]
+        parts += [
+            f"By calls a sample, after {minutes:g} minutes:",
+            make_table(["calls", *own, *(f"passes of {name}" for name in solved)], body),
+        ]
+    spread = [
+        [name, f"{minutes:g}", f"{min(values):.1f}", f"{max(values):.1f}"]
+        for (name, minutes, _), values in found.items()
+        if len(values) == seeds
+    ]
+    parts += [
+        f"The least and the largest of {seeds} seeds:",
+        make_table(["method", "minutes", "least", "largest"], spread),
+    ]
+    return "\n\n".join(parts)
+
+
 if __name__ == "__main__":
     draw()
     write_records(HERE / "results.json", tell())
+    page = HERE / "README.md"
+    write_text(page, fill_page(page, {task: make_tables(task) for task in STUDIES}))

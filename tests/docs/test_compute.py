@@ -4,144 +4,143 @@ import json
 from statistics import mean
 
 import pytest
-from tests.records import ROOT, read_records, read_table, read_words
+from experiments.compute.figure import STUDIES, TITLES, make_tables, read, tell
+from experiments.pages import fill_page
+from tests.records import ROOT, read_records, read_words
 
-PAGE = ROOT / "experiments/compute/README.md"
-TASKS = {"MRI": "MRI 4x, 32x32", "Inpainting": "inpainting 12x12 of 32x32"}
-BUDGETS = {
-    "MRI": ("mri-branches", "branched-ours"),
-    "Inpainting": ("inpaint", "ours"),
-}
-LEVELS, RESIDUAL = "MMPS with our levels", "dual input with a residual"
-NAMES = {
-    "MRI": ("BCDM", RESIDUAL, LEVELS),
-    "Inpainting": ("BCDM", "BCDM of a family", "dual input with Wiener", "MMPS"),
-}
+from bcdm.methods import CONTROL
+
+PAGE = "experiments/compute/README.md"
+RIVAL, DUAL = "MMPS", "dual input"
+BUDGETS = (0.5, 2.0, 8.0, 32.0)
+LENGTHS = ("half", "two", "eight", "long")
 Key = tuple[str, float, int]
 
 
-def read_task(task: str) -> tuple[dict[Key, list[float]], dict[Key, int]]:
-    """CRPS of every seed, and passes, by method, minutes and calls."""
+def read_task(task: str) -> dict[Key, float]:
+    """Mean CRPS x 1000 of the seeds, by method, minutes and calls."""
     found: dict[Key, list[float]] = {}
-    passes: dict[Key, int] = {}
-    for row in read_records("experiments/compute/results.json"):
-        case = row["case"]
-        if case["task"] == TASKS[task]:
-            key = (case["method"], case["minutes"], case["calls"])
-            found.setdefault(key, []).append(row["value"])
-            passes[key] = case["passes a sample"]
-    return found, passes
+    for row in read(task):
+        found.setdefault((row.method, row.minutes, row.calls), []).append(row.value)
+    return {key: mean(values) for key, values in found.items()}
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_tables_are_those_of_the_record(task: str) -> None:
-    found, _ = read_task(task)
-    trained = read_table(PAGE, f"{task}, CRPS x 1000 of 20 calls")
-    assert list(trained) == ["0.5", "2", "8", "32"]
-    for minutes, cells in trained.items():
-        values = [found.get((name, float(minutes), 20)) for name in NAMES[task]]
-        assert list(cells) == [f"{mean(one):.1f}" if one else "" for one in values]
-        assert all(values) or minutes == "32"
+def list_leads(task: str) -> list[float]:
+    """By how many per cent ours is below MMPS, at every budget."""
+    found = read_task(task)
+    return [100 * (1 - found["BCDM", each, 20] / found[RIVAL, each, 20]) for each in BUDGETS]
 
 
-@pytest.mark.parametrize(
-    ("task", "minutes", "names"),
-    [
-        ("MRI", 32, ("BCDM", LEVELS)),
-        ("Inpainting", 8, ("BCDM", "dual input with Wiener", "MMPS")),
-        ("Inpainting", 32, ("BCDM", "MMPS")),
-    ],
-)
-def test_calls_are_those_of_the_record(task: str, minutes: int, names: tuple[str, ...]) -> None:
-    found, passes = read_task(task)
-    after = {8: "eight", 32: "32"}[minutes]
-    called = read_table(PAGE, f"{task} after {after} minutes, by calls")
-    assert list(called) == ["5", "10", "20"]
-    for calls, (*cells, own) in called.items():
-        assert cells == [f"{found[name, minutes, int(calls)][0]:.1f}" for name in names]
-        assert own == str(passes[names[-1], minutes, int(calls)])
+def test_the_page_and_the_record_are_what_the_command_writes() -> None:
+    page = ROOT / PAGE
+    assert page.read_text() == fill_page(page, {task: make_tables(task) for task in STUDIES})
+    kept = [
+        (row["case"], row["value"], row["seed"])
+        for row in read_records("experiments/compute/results.json")
+    ]
+    assert kept == [(row.case, pytest.approx(row.value), row.seed) for row in tell()]
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_steps_and_seeds_are_those_of_the_record(task: str) -> None:
-    text = " ".join(PAGE.read_text().split())
-    folder, name = BUDGETS[task]
-    budgets = json.loads((PAGE.parent / folder / "budgets.json").read_text())
-    *first, last = [budgets[f"{name}-{length}"]["steps"] for length in ("half", "two", "eight")]
-    assert f"{task}: {', '.join(map(str, first))} and {last} steps" in text
-    found, _ = read_task(task)
-    spread = read_table(PAGE, f"{task}, the least and the largest of three seeds")
-    assert len(spread) == (6 if task == "MRI" else 2)
-    for row, cells in spread.items():
-        method, minutes = row.rsplit(", ", 1)
-        values = found[method, float(minutes.removesuffix(" min")), 20]
-        assert len(values) == 3
-        assert cells == [f"{min(values):.1f}", f"{max(values):.1f}"]
+@pytest.mark.parametrize("task", STUDIES)
+def test_everybody_has_as_many_steps(task: str) -> None:
+    budgets = json.loads((ROOT / f"experiments/compute/{STUDIES[task]}/budgets.json").read_text())
+    steps = {length: set() for length in LENGTHS}
+    for name, given in budgets.items():
+        steps[name.split("-")[2]].add(given["steps"])
+    *first, last = (one for (one,) in steps.values())
+    told = f"{', '.join(map(str, first))} and {last} steps"
+    place = {"mri": f"on MRI ({told})", "inpaint": f"for inpainting ({told})"}[task]
+    assert place in read_words(PAGE)
 
 
-def test_ours_and_the_residual_by_calls_are_those_of_the_record() -> None:
-    found, _ = read_task("MRI")
-    called = read_table(PAGE, "MRI after eight minutes, by calls")
-    for calls, cells in called.items():
-        values = [found[name, 8.0, int(calls)][0] for name in ("BCDM", RESIDUAL)]
-        assert cells == [f"{value:.1f}" for value in values]
-    few, rival = found["BCDM", 32.0, 5][0], found[LEVELS, 32.0, 10][0]
-    assert few < rival
-    told = f"five calls a sample ({few:.1f}) is ahead of MMPS with ten ({rival:.1f},"
-    assert told in " ".join(PAGE.read_text().split())
-
-
-def test_a_family_beside_ours_is_as_recorded() -> None:
-    """By a cosine, as are the records of the first study."""
-    crps = {
-        row["case"]["method"]: f"{1000 * row['value']:.1f}"
-        for row in read_records("experiments/compute/mri/results.json")
-        if row["name"] == "CRPS, samples"
+@pytest.mark.parametrize("task", STUDIES)
+def test_the_control_is_that_of_the_study(task: str) -> None:
+    (control,) = (
+        row["value"]
+        for row in read_records(f"experiments/compute/{STUDIES[task]}/results.json")
+        if row["name"] == "CRPS, samples" and row["case"]["method"] == CONTROL
+    )
+    title = {"mri": "## MRI", "inpaint": "## Inpainting"}[task]
+    told = f"{title} A network of zeros, the control, has {1000 * control:.1f}."
+    assert told in read_words(PAGE)
+    assert TITLES[task] in {
+        row["case"]["task"] for row in read_records("experiments/compute/results.json")
     }
-    table = read_table(PAGE, "One network for a family of masks")
-    assert len(table) == 3
-    for minutes, cells in table.items():
-        methods = ("BCDM", "BCDM of a family")
-        assert cells == [crps[f"{name}, {minutes} min"] for name in methods]
-    first = [crps[f"BCDM, {minutes} min"] for minutes in table]
-    told = f"unclipped, ours had {first[0]}, {first[1]} and {first[2]}, below."
-    assert told in " ".join(PAGE.read_text().split())
 
 
-def test_iterations_of_mmps_on_mri_are_as_tuned() -> None:
+@pytest.mark.parametrize("task", STUDIES)
+def test_iterations_of_mmps_are_as_tuned(task: str) -> None:
+    studied = "MMPS with our levels"
     tuned = {
-        row["case"]["method"].removeprefix(f"{LEVELS}, "): row["case"]["iterations a call"]
-        for row in read_records("experiments/compute/mri-branches/results.json")
-        if row["name"] == "CRPS, samples" and row["case"]["method"].startswith(LEVELS)
+        row["case"]["method"]: row["case"]["iterations a call"]
+        for row in read_records(f"experiments/compute/{STUDIES[task]}/results.json")
+        if row["name"] == "CRPS, samples" and row["case"]["method"].startswith(studied)
     }
-    *first, last = (tuned[f"{minutes} min"] for minutes in ("0.5", "2", "8", "32"))
-    told = f"({', '.join(map(str, first))} and {last} after .5, 2, 8 and 32 minutes, seed 0;"
-    assert told in " ".join(PAGE.read_text().split())
+    *first, last = (tuned[f"{studied}, {minutes:g} min"] for minutes in BUDGETS)
+    told = f"Iterations of MMPS are {', '.join(map(str, first))} and {last} after .5, 2, 8 and 32"
+    assert told in read_words(PAGE)
 
 
 def test_who_is_ahead_on_mri_is_as_recorded() -> None:
     """The lead of ours over training, which MMPS takes in the end."""
-    found, passes = read_task("MRI")
-    leads = [
-        100 * (1 - mean(found["BCDM", minutes, 20]) / mean(found[LEVELS, minutes, 20]))
-        for minutes in (0.5, 2.0, 8.0, 32.0)
-    ]
+    *leads, last = list_leads("mri")
     assert sorted(leads, reverse=True) == leads
-    behind = 100 * (mean(found["BCDM", 32.0, 20]) / mean(found[LEVELS, 32.0, 20]) - 1)
-    *first, third = (f"{lead:.0f}" for lead in leads[:3])
-    told = f"by {', '.join(first)} and {third} % after .5, 2 and 8 minutes"
-    words = read_words("docs/results.md")
-    assert told in words
-    assert passes[LEVELS, 32.0, 20] == 9 * 20
-    behind_ours = [
-        100 * (1 - mean(found["BCDM", minutes, 20]) / mean(found[RESIDUAL, minutes, 20]))
-        for minutes in (0.5, 2.0, 8.0)
-    ]
-    assert f"is {min(behind_ours):.0f} to {max(behind_ours):.0f} % behind ours on MRI" in words
-    assert f"MMPS is ahead by {behind:.0f} % after 32, with nine times the passes" in words
-    page = " ".join(PAGE.read_text().split())
-    assert f"On MRI it is {told.removeprefix('by ')}; after 32 MMPS is" in page
-    assert f"MMPS is ahead by {behind:.0f} %, with nine times the passes a sample." in page
+    assert leads[-1] > 0 > last
+    found = read_task("mri")
+    behind = f"{100 * (found['BCDM', 32.0, 20] / found[RIVAL, 32.0, 20] - 1):.0f}"
+    *first, third = (f"{lead:.0f}" for lead in leads)
+    told = f"{', '.join(first)} and {third} % after .5, 2 and 8 minutes"
+    for page in ("docs/results.md", PAGE):
+        assert told in read_words(page)
+        assert f"MMPS is ahead by {behind} %" in read_words(page)
+    assert count_share("mri") == 9
+    assert f"after 32 MMPS is ahead by {behind} %, with nine times the passes" in read_words(PAGE)
+    few, rival = found["BCDM", 32.0, 5], found[RIVAL, 32.0, 10]
+    assert few < rival
+    assert f"five calls a sample ({few:.1f}) is ahead of MMPS with ten ({rival:.1f}," in read_words(
+        PAGE
+    )
     readme = read_words("README.md")
     assert f"on MRI ours leads MMPS by {first[1]} % after two minutes; after 32 MMPS" in readme
-    assert f"MMPS leads by {behind:.0f} %, with nine times the passes." in readme
+    assert f"MMPS leads by {behind} %, with nine times the passes." in readme
+
+
+def test_who_is_ahead_for_inpainting_is_as_recorded() -> None:
+    """The lead of ours, which shrinks."""
+    leads = list_leads("inpaint")
+    assert leads[0] > leads[2] > leads[3] > 0
+    *first, last = (f"{lead:.0f}" for lead in leads)
+    told = f"{', '.join(first)} and {last} % after .5, 2, 8 and 32 minutes"
+    for page in ("docs/results.md", PAGE):
+        assert told in read_words(page)
+    assert count_share("inpaint") == 9
+    assert "with a ninth of the passes at the end" in read_words(PAGE)
+    found = read_task("inpaint")
+    few, rival = found["BCDM", 32.0, 5], found[RIVAL, 32.0, 20]
+    assert few < rival
+    assert f"Five calls of ours ({few:.1f}) are ahead of 20 of MMPS ({rival:.1f}, 180 passes)" in (
+        read_words(PAGE)
+    )
+    assert f"Inpainting ours leads: {first[0]} % first, {last} % after 32." in read_words(
+        "README.md"
+    )
+
+
+def count_share(task: str) -> float:
+    """How often the passes of ours MMPS takes after the longest training."""
+    passes = {
+        row.method: row.passes for row in read(task) if (row.minutes, row.calls) == (32.0, 20)
+    }
+    return passes[RIVAL] / passes["BCDM"]
+
+
+def test_how_far_behind_a_dual_input_is_is_as_recorded() -> None:
+    spread = {}
+    for task in STUDIES:
+        found = read_task(task)
+        behind = [100 * (1 - found["BCDM", m, 20] / found[DUAL, m, 20]) for m in BUDGETS[:3]]
+        spread[task] = f"{min(behind):.0f} to {max(behind):.0f} %"
+    told = f"{spread['mri']} behind ours on MRI and"
+    assert told in read_words("docs/results.md")
+    assert f"{told} {spread['inpaint']} for inpainting" in read_words("docs/results.md")
+    assert f"{told} only {spread['inpaint']} for inpainting" in read_words(PAGE)

@@ -2,7 +2,6 @@
 
 import json
 import re
-from statistics import mean
 
 import pytest
 import yaml
@@ -27,15 +26,6 @@ def read_budgets(path: str) -> dict[str, dict[str, float]]:
     return json.loads((ROOT / path / "budgets.json").read_text())
 
 
-def find_compute(task: str, method: str, minutes: float, calls: int) -> float:
-    case = {"method": method, "minutes": minutes, "calls": calls}
-    return mean(
-        row["value"]
-        for row in read_records("experiments/compute/results.json")
-        if row["case"]["task"] == task and case.items() <= row["case"].items()
-    )
-
-
 @pytest.mark.parametrize("task", TASKS)
 def test_mmps_is_the_best_guided_method(task: str) -> None:
     found = read_task(ROOT / "experiments/paper" / task)
@@ -58,24 +48,6 @@ def test_the_longer_prior_has_three_times_the_steps_of_ours() -> None:
     budgets = read_budgets("experiments/paper/mri/longer")
     assert round(budgets["prior"]["steps"] / budgets["ours"]["steps"]) == 3
     assert "has three times the steps of ours" in read_words(RESULTS)
-
-
-def test_over_training_time_ours_is_ahead_on_faces_as_recorded() -> None:
-    words = read_words(RESULTS)
-    task = "inpainting 12x12 of 32x32"
-    shares = [
-        1 - find_compute(task, "BCDM", each, 20) / find_compute(task, "MMPS", each, 20)
-        for each in (0.5, 2, 8, 32)
-    ]
-    assert sorted(shares, reverse=True) == shares  # "the lead shrinks with training"
-    assert shares[-1] > 0
-    told = "{:.0f}, {:.0f}, {:.0f} and {:.0f} %".format(*(100 * one for one in shares))
-    assert f"throughout, by {told} after .5, 2, 8 and 32 minutes" in words
-    page = read_words("experiments/compute/README.md")
-    assert f"The lead over MMPS is {told} after .5, 2, 8 and 32 minutes" in page
-    first, last = (f"{100 * shares[place]:.0f} %" for place in (0, -1))
-    assert f"For inpainting ours is ahead throughout, by {last} after 32 minutes." in page
-    assert f"Inpainting ours leads: {first} first, {last} after 32." in read_words("README.md")
 
 
 def test_what_specialising_aimed_at_is_as_required() -> None:
