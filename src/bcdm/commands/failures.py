@@ -10,7 +10,8 @@ INTERRUPTED = 130  # what a shell calls a process that ended by Ctrl-C
 EXIT_CODES = """\
 Exit codes: 0 done; 1 a check failed, or a benchmark missed what is required; 2 the command, the
 input or the model cannot be used; 3 the machine is at fault (memory, disk), the same command may
-work later or elsewhere; 130 interrupted. Errors are one line on stderr."""
+work later or elsewhere; 130 interrupted. Errors are one line on stderr, below the usage where a
+command is typed wrongly."""
 
 _CODES: dict[Fault, int] = {"input": 2, "model": 2, "machine": 3}
 
