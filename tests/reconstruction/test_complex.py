@@ -127,7 +127,7 @@ def test_more_coils_than_the_model_is_for_are_told(model: Model, coils: int, tol
 
 def test_models_of_one_size_take_no_other(model: Model, masked_model: Model) -> None:
     check_size(model, (1, 99, 7))
-    with pytest.raises(UnfitError, match="makes 1x16x16"):
+    with pytest.raises(UnfitError, match="makes 1 x 12 to 40 pixels a side"):
         check_size(model, (3, 16, 16))
     with pytest.raises(UnfitError, match=r"x.npz is of images 1x17x16.*makes 1x16x16"):
         check_size(masked_model, (1, 17, 16), "x.npz")

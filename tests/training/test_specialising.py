@@ -137,7 +137,8 @@ def test_first_steps_are_timed(family: Path, tmp_path: Path) -> None:
     given = {"label": "box", "noise_std": 0.05, "data": family, "out": out}
     specialise(name, PixelMask(MASK), minutes=1e-3, dry_run=True, report=said.append, **given)  # type: ignore[arg-type]
     assert said[0].startswith("0.001 minutes are ")
-    assert said[1].startswith("run         tiny-box: ")
+    assert said[1] == "images: 60 to train, 50 to validate"
+    assert said[2].startswith("run         tiny-box: ")
     assert not out.exists()
 
 

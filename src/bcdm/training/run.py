@@ -94,15 +94,13 @@ def run_settings(
     with open_processes(device) as processes:
         config = _fix_precision(config, folder, processes)
         trainer = Trainer(config, images, validation, folder, processes, operator, data)
-        first = processes.rank == 0
-        if first:
-            report(_describe_split(images, validation))
-            for line in _list_changes(trainer):
-                report(f"the first image is {line}")
+        about = [_describe_split(images, validation)]
+        about += [f"the first image is {line}" for line in _list_changes(trainer)]
         if dry_run:
-            for line in plan(trainer).splitlines():
+            for line in [*about, *plan(trainer).splitlines()]:
                 report(line)
             return folder
+        first = processes.rank == 0
         folder.mkdir(parents=True, exist_ok=True)
         with claim(folder, report) if first else nullcontext():
             if first:
@@ -110,6 +108,8 @@ def run_settings(
                 store_images(images, folder)
                 if branch is not None:
                     branch_off(trainer.config, images, branch, folder)
+                for line in about:
+                    report(line)
             # Nobody looks for the last checkpoint while another run may still write one.
             processes.wait()
             trained = trainer.run()
