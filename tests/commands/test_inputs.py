@@ -49,4 +49,4 @@ def test_a_model_of_another_noise_level_is_said_to_be(tmp_path: Path) -> None:
         (found[name],) = (line for line in done.output.splitlines() if "faces64-inpaint" in line)
     assert found["noisy"].endswith(" fit")
     assert "faces64-inpaint fits, but for its noise: 0.00" in found["clean"]
-    assert found["clean"].endswith("instead of 0.02 in its units")
+    assert found["clean"].endswith("instead of 0.02, in the model's units")

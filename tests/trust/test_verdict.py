@@ -187,6 +187,15 @@ def test_noise_that_training_did_not_have(std: float, expected: list[Judgement])
     assert _judge_noise((0.01, 0.2), 0.1) == []
 
 
+def test_a_red_card_names_a_noise_level_that_training_did_not_have() -> None:
+    bad = Check("e", "1", "bad", "wrong")
+    said = _sum_up([bad, *_judge_noise(0.1, 0.01)], "m", calibrated=True).summary
+    assert said == (
+        "Not a measurement that m was made for: wrong. "
+        "Its noise is 0.01 instead of 0.1, in the model's units."
+    )
+
+
 GOOD, NONE = Check("a", "1", "good", "fine"), Check("b", "1", "none", "unknown")
 DOUBT, WORSE = Check("c", "1", "doubtful", "odd"), Check("d", "1", "doubtful", "odder")
 BAD, LAST = Check("e", "1", "bad", "wrong"), Check("f", "1", "bad", "worse")

@@ -83,7 +83,7 @@ def _match_models(scan: "Scan") -> list[tuple[str, str]]:
     from bcdm.checkpoint import list_models, load
     from bcdm.reconstruction.fitting import fit_scan
     from bcdm.trust import UnfitError, find_unfamiliar
-    from bcdm.trust.matching import is_near
+    from bcdm.trust.matching import explain_noise
 
     # Models that do not fit for the same reason share a line.
     found: dict[tuple[str, str], list[str]] = {}
@@ -93,9 +93,8 @@ def _match_models(scan: "Scan") -> list[tuple[str, str]]:
             model = load(name)
             measurement = fit_scan(scan, model).measure(0)
             reason = find_unfamiliar(model, measurement)[0]
-            trained, std = model.config.noise_std, float(measurement.std)
-            if not isinstance(trained, tuple) and not is_near(std, trained):
-                doubt = f", but for its noise: {std:.3g} instead of {trained:.3g} in its units"
+            far = explain_noise(model.config.noise_std, float(measurement.std))
+            doubt = f", but for its noise: {far}" if far else ""
         except (UnfitError, InputError) as error:
             reason = str(error)
         found.setdefault((reason.replace(name, "the model"), doubt), []).append(name)

@@ -15,6 +15,7 @@ __all__ = [
     "UnfitError",
     "check_operator",
     "check_size",
+    "explain_noise",
     "find_unfamiliar",
     "fits_size",
     "is_near",
@@ -103,6 +104,13 @@ def _explain_coils(model: Model, operator: LinearOperator) -> str:
         return ""
     low = min(low for low, _ in known)
     return f"{count} coils, and it is for {low} to {most}: compress them"
+
+
+def explain_noise(trained: float | tuple[float, float], std: float) -> str:
+    """How far a noise level is from the only one of training; "" if near, or of a range."""
+    if isinstance(trained, tuple) or is_near(std, trained):
+        return ""
+    return f"{std:.3g} instead of {trained:.3g}, in the model's units"
 
 
 def check_operator(

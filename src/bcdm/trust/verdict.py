@@ -12,7 +12,7 @@ from bcdm.checkpoint.calibration import Calibration
 from bcdm.measurement import Measurement
 from bcdm.trust.card import Check, Trust, find_light
 from bcdm.trust.comparing import compare
-from bcdm.trust.matching import find_unfamiliar, is_near
+from bcdm.trust.matching import explain_noise, find_unfamiliar
 from bcdm.trust.scores import chi_square_of, counts_signal_as_noise, find_scores
 
 __all__ = ["assess", "judge_plainly"]
@@ -122,9 +122,9 @@ def _judge_noise(trained: float | tuple[float, float], std: float) -> list[Check
     """A doubt where a model of one noise level is given another."""
     if not isfinite(std):
         return [Check(_NOISE, f"{std}", "bad", "the noise level is no number")]
-    if isinstance(trained, tuple) or is_near(std, trained):
+    value = explain_noise(trained, std)
+    if not value:
         return []
-    value = f"{std:.3g} instead of {trained:.3g}, in the model's units"
     reason = "the noise is not as strong as in training: intervals may be too narrow or too wide"
     return [Check(_NOISE, value, "doubtful", reason)]
 
